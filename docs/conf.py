@@ -26,7 +26,8 @@ html_title = f"rtvi_sync {version}"
 html_theme = "furo"
 html_copy_source = False
 html_show_copyright = False
-html_static_path: list[str] = []
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 exclude_patterns: list[str] = []
 extensions = [
     "myst_parser",
@@ -75,6 +76,7 @@ linkcheck_ignore = [r"https?://localhost", r"https://github\.com/OWNER/"]  # a b
 # `OWNER` becomes the account of the repository.
 REPOSITORY = "https://github.com/OWNER/rtvi_sync/blob/main/"
 _LINK = re.compile(r"(?<=\]\()(?!\w+:)([^)#\s]+)((?:#[^)\s]*)?)(?=\))")
+_FILE = re.compile(r"\[[\w/-]+\.md\]\((?!\.\./\.\./)")
 _SPAN = re.compile(r"(?<![`:\\\w])`([^`\n]+)`(?!`)")
 _PAGE = re.compile(r"docs/([a-z]+/[a-z-]+)\.md")
 _FIELDS = re.compile(r"^( +)(\w+(?:, \w+)+): (.*)$")
@@ -84,7 +86,7 @@ _MODULES = ("rtvi_sync", "rtvi_sync.media", "rtvi_sync.media.convert", "rtvi_syn
 
 
 def link_to_repository(app: Sphinx, page: str, source: list[str]) -> None:
-    """Let the links that leave this folder lead to the repository."""
+    """Let the links that leave this folder lead to the repository, and show titles in place of the names of files."""
     folder = PurePosixPath("docs", page).parent
 
     def target(match: re.Match[str]) -> str:
@@ -96,7 +98,7 @@ def link_to_repository(app: Sphinx, page: str, source: list[str]) -> None:
                 parts.append(part)
         return match[0] if parts[:1] == ["docs"] else REPOSITORY + "/".join(parts) + match[2]
 
-    source[0] = _LINK.sub(target, source[0])
+    source[0] = _LINK.sub(target, _FILE.sub("[](", source[0]))
 
 
 def _public() -> dict[str, str]:
@@ -122,25 +124,28 @@ def address_of(text: str, owner: str) -> str | None:
         if not member:
             return None
     if name in PUBLIC:
-        place = PUBLIC[name]
-        return place if not member else f"{place}.{member}" if _is_shown(place, member) else None
-    for place in (owner, owner.rpartition(".")[0]):  # the class, or the class of the method
-        if not member and "(" in text and _is_shown(place, name):
-            return f"{place}.{name}"
-    return None
+        return member_address(PUBLIC[name], member) if member else PUBLIC[name]
+    if member or "(" not in text:
+        return None
+    # A member of the class, or of the method's class.
+    return member_address(owner, name) or member_address(owner.rpartition(".")[0], name)
 
 
-def _is_shown(place: str, member: str) -> bool:
-    """Tell whether a class of the reference has a member with a docstring."""
+def member_address(place: str, member: str) -> str | None:
+    """Return the address of a class's member that has a docstring: in the class, or in the public base that has it."""
     module, _, name = place.rpartition(".")
     try:
         owner = getattr(importlib.import_module(module), name)
         found = getattr(owner, member)
     except (ImportError, AttributeError, ValueError):
-        return False
-    if not isinstance(owner, type):
-        return False
-    return not member.startswith("_") and (callable(found) or isinstance(found, property)) and bool(found.__doc__)
+        return None
+    is_member = isinstance(owner, type) and (callable(found) or isinstance(found, property))
+    if not is_member or member.startswith("_") or not found.__doc__:
+        return None
+    if member not in vars(owner):
+        bases = (base.__name__ for base in owner.__mro__ if hasattr(base, member))
+        place = [place, *(PUBLIC[base] for base in bases if base in PUBLIC)][-1]
+    return f"{place}.{member}"
 
 
 def prepare_docstring(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:

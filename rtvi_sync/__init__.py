@@ -257,7 +257,7 @@ __all__ = [
     "__version__",
 ]
 
-# Each name is imported on first use: what an application does not use takes neither time nor memory. By module.
+# Each name is imported on first use, so that unused names take no time or memory. By module.
 _NAMES = {
     "client.actions": "ActionArgument RTVIActionRequestData RTVIActionResponse",
     "conversation.ask": "PendingTurn",

@@ -14,9 +14,9 @@ RTVIError
             ConfigUpdateError                               the bot refused an update of its config
         ProtocolError                                       the other side broke the protocol
         ForkedProcessError                                  the session belongs to the parent process
-    UsageError                                              the application called what cannot work
+    UsageError                                              the application's call cannot work
         InvalidTransportParamsError                         no transport, or it cannot use these parameters
-        BotAlreadyStartedError                              a session, or an attempt to begin one, is active
+        BotAlreadyStartedError                              a session is active or being connected
         MessageTooLargeError                                over the transport's limit
         ActionEndpointNotSetError                           no endpoint for single-turn actions
         UnsupportedFeatureError                             this bot or transport cannot do it
@@ -24,7 +24,7 @@ RTVIError
         MissingExtraError           (also ImportError)      an optional package is not installed
         ScenarioFileError           (also ValueError)       a scenario file cannot be used
     DeviceError                                             a device that was requested cannot be used
-    ExpectationError                (also AssertionError)   the bot did not do what `expect()` demands
+    ExpectationError                (also AssertionError)   the bot did not meet a demand of `expect()`
 
 A wrong type or value of an option is a `TypeError` or `ValueError` that names the option.
 """
@@ -69,11 +69,11 @@ def _new_error(type_: type[RTVIError], *args: Any) -> RTVIError:
 def fresh_copy(error: E) -> E:
     """Return a copy of an error and its causes without tracebacks, whose frames keep the application's objects alive.
 
-    An error object is raised once; what is stored, or raised a second time, is a copy.
+    An error object is raised only once. To store an error, or raise it again, use a copy.
     """
     try:
         twin = copy.copy(error)
-    except Exception:  # noqa: BLE001 - one of the application's own that cannot be copied
+    except Exception:  # noqa: BLE001 - an error of the application that cannot be copied
         return error
     twin.__cause__ = fresh_copy(error.__cause__) if error.__cause__ is not None else None
     twin.__suppress_context__ = error.__suppress_context__
@@ -84,17 +84,17 @@ class ConnectError(RTVIError):
     """Base of the errors that `connect()` and `start_bot()` raise because no session could be established.
 
     Attributes:
-        attempts: the name and the error of each way to the bot that `connect()` tried, if there was more than one.
+        attempts: The name and error of each way to the bot that `connect()` tried, if it tried more than one.
     """
 
     attempts: tuple[tuple[str, RTVIError], ...] = ()
 
 
 class SessionError(RTVIError):
-    """Base of the errors of a session, and of the calls that need one.
+    """Base of the errors of a session, and of calls that need one.
 
     Attributes:
-        turn: what there was of the turn that a call waited for (`ask()`); None otherwise.
+        turn: The partial turn that a call waited for, as of `ask()`. None if there is none.
     """
 
     turn: Turn | None = None
@@ -108,9 +108,9 @@ class ConnectionTimeoutError(ConnectError, TimeoutError):
     """The bot was not ready within the limit of `connect()`.
 
     Attributes:
-        phase: what the call waited for: "devices", "http", "transport" or "bot-ready"; "begin" if the limit passed
+        phase: The phase in which the limit passed: "devices", "http", "transport" or "bot-ready". "begin" if it passed
             before the attempt started.
-        elapsed: seconds since `connect()` was called.
+        elapsed: Seconds since `connect()` was called.
     """
 
     def __init__(self, message: str, *, phase: str, elapsed: float) -> None:
@@ -128,12 +128,12 @@ class TransportStartError(ConnectError):
 
 
 class DisconnectedError(SessionError, ConnectionError):
-    """The session ended while a call waited, or before it could be made.
+    """The session ended while a call waited, or before the call.
 
     Attributes:
-        code: close code of the transport (WebSocket: RFC 6455), or None when the line broke without one.
-        reason: reason text of the peer; "" without one.
-        initiator: who ended the session: "client", "server" or "network".
+        code: Close code of the transport (WebSocket: RFC 6455). None if the connection broke without one.
+        reason: The peer's reason text. "" if there is none.
+        initiator: The side that ended the session: "client", "server" or "network".
     """
 
     def __init__(self, message: str, *, code: int | None = None, reason: str = "", initiator: str = "network") -> None:
@@ -160,14 +160,14 @@ class BotNotReadyError(SessionError):
 
 
 class BotAlreadyStartedError(UsageError):
-    """`connect()` or `start_bot()` was called while a session is active, or one of the two is under way."""
+    """`connect()` or `start_bot()` was called while a session is active or one of the two calls is running."""
 
 
 class RequestTimeoutError(SessionError, TimeoutError):
     """The answer or event that a call waited for did not arrive in time.
 
     Attributes:
-        kind: "not_heard" if the bot has not heard the audio that `ask()` said; "timeout" otherwise.
+        kind: "not_heard" if the bot did not hear the spoken question of `ask()`. Otherwise "timeout".
     """
 
     kind: str = "timeout"
@@ -177,7 +177,7 @@ class RequestRejectedError(SessionError):
     """The bot answered a request with an error, or a server refused it.
 
     Attributes:
-        response: the refusing message as the bot sent it, or None.
+        response: The bot's refusal as it was received, or None.
     """
 
     def __init__(self, message: str, *, status: int | None = None, response: Any = None) -> None:
@@ -194,17 +194,17 @@ class MessageTooLargeError(UsageError):
 
 
 class ActionEndpointNotSetError(UsageError):
-    """A single-turn action was called and `params.endpoints.action` is not set."""
+    """A single-turn action was called, but `params.endpoints.action` is not set."""
 
 
 class UnsupportedFeatureError(UsageError):
     """The connected bot's version, or the transport, does not support the requested feature.
 
     Attributes:
-        feature: name of the missing feature.
-        needed_version: the protocol versions that have it, such as "2.0 or later" or "before 2.0"; None if it does not
-            depend on the version.
-        bot_version: the protocol version that the bot speaks; None if it does not depend on the version.
+        feature: Name of the missing feature.
+        needed_version: The protocol versions that have the feature, such as "2.0 or later" or "before 2.0". None if it
+            does not depend on the version.
+        bot_version: The bot's protocol version. None if the feature does not depend on it.
     """
 
     def __init__(
@@ -217,16 +217,16 @@ class UnsupportedFeatureError(UsageError):
 
 
 class InvalidTransportParamsError(UsageError):
-    """There is no transport, or what it was given does not let it connect."""
+    """There is no transport, or it cannot connect with its parameters."""
 
 
 class DeviceError(RTVIError):
-    """A device that was requested cannot be used.
+    """A requested device cannot be used.
 
     Attributes:
-        devices: kinds of the devices concerned: "mic", "speaker", "cam".
+        devices: Kinds of the devices concerned: "mic", "speaker", "cam".
         type: "not-found", "in-use", "permissions" or "unknown".
-        details: what the device library reported, or None.
+        details: The report of the device library, or None.
     """
 
     def __init__(
@@ -239,16 +239,17 @@ class DeviceError(RTVIError):
 
 
 class ExpectationError(RTVIError, AssertionError):
-    """The bot did not do what a call of `expect()` demands.
+    """The bot did not meet a demand of `expect()`.
 
     Attributes:
-        kind: what is wrong: "timeout", "text_mismatch", "text_present", "missing_function_call",
+        kind: The kind of failure: "timeout", "text_mismatch", "text_present", "missing_function_call",
             "function_args_mismatch", "unexpected_event", "latency", "interrupted", "bot_ended", "error" or
-            "not_judged" (no one can know what the bot has said or called over this transport).
-        expected, got: the same in words.
-        others: expected, got and kind of each further demand that was not met.
-        turn: the turn that was checked; None if there was none.
-        timeline: what had happened, one line for each event.
+            "not_judged" (this transport reports no words or calls).
+        expected: The demand in words.
+        got: The bot's behaviour in words.
+        others: The demand, behaviour and kind of each further failure.
+        turn: The checked turn. None if there was none.
+        timeline: The events before the failure, one a line.
     """
 
     def __init__(
@@ -274,11 +275,11 @@ class ExpectationError(RTVIError, AssertionError):
 
 
 class ProtocolError(SessionError):
-    """The other side sent something that the protocol does not allow."""
+    """The peer sent something that the protocol does not allow."""
 
 
 class WouldDeadlockError(UsageError):
-    """A handler, signal handler or finalizer made a call that could only return after itself had returned."""
+    """A handler, signal handler or finalizer made a call that waits for its own return."""
 
 
 class ForkedProcessError(SessionError):
@@ -299,16 +300,16 @@ class MissingExtraError(UsageError, ImportError):
 
 
 class ScenarioFileError(UsageError, ValueError):
-    """A scenario file cannot be used: it cannot be read, or something in it is wrong.
+    """A scenario file cannot be used: it cannot be read, or has faults.
 
-    The message has one line for each fault: "FILE:LINE:COLUMN: what", or "FILE: what" of a whole file.
+    The message has one line for each fault: "FILE:LINE:COLUMN: TEXT", or "FILE: TEXT" if the fault has no line.
 
     Attributes:
-        path: of the file with the first fault, which may be an included one.
-        line, column: where that is, from 1 on; 0: the whole file.
-        text: what is wrong.
-        others: path, line, column and text of each further fault, in this file and those that were read with it; 99 at
-            most.
+        path: Path of the file with the first fault, which may be an included file.
+        line: Line of the fault, from 1. 0: the whole file.
+        column: Column of the fault, from 1. 0: the whole file.
+        text: The fault.
+        others: Path, line, column and text of each further fault in this file and the files read with it. At most 99.
     """
 
     def __init__(

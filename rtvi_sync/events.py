@@ -27,11 +27,12 @@ class _Columns:
     """The columns of the table of events. Not in the enum itself, where mypy takes each name for a member.
 
     Attributes:
-        when: says when the event occurs.
-        payload: the type of `Event.data`, such as "list[MediaDeviceInfo]". Empty: that of the bot's message, see
-            `rtvi_sync.protocol.dialects`, or None without a message.
-        starts: "once" in the start of a session, "often" in it and later, or empty: not before the session is ready.
-        in_turns: conversation turns are made of it.
+        when: When the event occurs.
+        payload: The type of `Event.data`, such as "list[MediaDeviceInfo]". Empty: the type of the bot's message (see
+            `rtvi_sync.protocol.dialects`), or None for events without a message.
+        starts: "once" if the event occurs in the start of a session, "often" if there and later. Empty: not before the
+            session is ready.
+        in_turns: True if conversation turns are made of it.
     """
 
     when: str
@@ -43,7 +44,7 @@ class _Columns:
 def _row(
     value: str, when: str, *, payload: str = "", starts: Literal["", "once", "often"] = "", in_turns: bool = False
 ) -> str:
-    """Return the row of an event in the table. Type checkers see the value alone; see `_Columns`."""
+    """Return the row of an event in the table. Type checkers see only the value; see `_Columns`."""
     return value, when, payload, starts, in_turns  # type: ignore[return-value]
 
 
@@ -53,9 +54,9 @@ class RTVIEvent(_Columns, str, Enum):
     A member is its value ("botReady"); `.snake` ("bot_ready") names its signal and its `on_<name>` callback. The
     aliases at the end are second names of the same event, from callbacks and wire types that differ from it.
 
-    A member equals, and is constructed from, every name that `client.on()` takes: ``event.type == "bot-ready"``,
-    ``RTVIEvent("BotReady")``, ``case "bot-ready":``. Its hash is that of its value, so that as a key of a dict, or in
-    a set, only "botReady" stands for it; convert other names by ``RTVIEvent(name)``.
+    A member equals every name that `client.on()` takes, and can be made from it: ``event.type == "bot-ready"``,
+    ``RTVIEvent("BotReady")``, ``case "bot-ready":``. But its hash is its value's hash. As a key of a dict or in a set,
+    only "botReady" finds it; convert other names by ``RTVIEvent(name)``.
     """
 
     if not TYPE_CHECKING:  # an application calls the enum with a name alone
@@ -73,7 +74,7 @@ class RTVIEvent(_Columns, str, Enum):
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, str) and BY_NAME.get(other) is self)
 
-    def __ne__(self, other: object) -> bool:  # otherwise that of str, which Python prefers to `not ==`
+    def __ne__(self, other: object) -> bool:  # else Python would call str's method, not `not ==`
         return not self == other
 
     @classmethod
@@ -82,16 +83,16 @@ class RTVIEvent(_Columns, str, Enum):
 
     # The client's own session
     CONNECTED = _row("connected", "The transport is open; `bot_ready` follows when the bot is ready.", starts="once")
-    DISCONNECTED = _row("disconnected", "A session is over, whatever ended it; its last event.", payload="CloseInfo")
+    DISCONNECTED = _row("disconnected", "The session has ended, for any reason. Its last event.", payload="CloseInfo")
     RECONNECTING = _row(
         "reconnecting",
-        "A session was lost, or an attempt to replace it failed, and another attempt follows.",
+        "A session was lost, or an attempt to replace it failed. Another attempt follows.",
         payload="ReconnectingData",
         starts="often",
     )
     RECONNECT_FAILED = _row(
         "reconnectFailed",
-        "A lost session is not replaced: the policy allows no further attempt.",
+        "The client stops reconnecting: the policy allows no further attempt.",
         payload="ReconnectFailedData",
         starts="often",
     )
@@ -102,7 +103,7 @@ class RTVIEvent(_Columns, str, Enum):
     MESSAGE_ERROR = _row("messageError", "The bot answers a message with an error.")
     UNSUPPORTED_FEATURE = _row(
         "unsupportedFeature",
-        "A camera or screen was switched on that the transport does not carry.",
+        "A camera or screen was switched on, but the transport does not carry it.",
         payload="UnsupportedFeatureError",
     )
     HANDLER_ERROR = _row(
@@ -114,7 +115,7 @@ class RTVIEvent(_Columns, str, Enum):
         payload="RTVIMessage",
     )
 
-    # The bot's side of it
+    # The bot's side of the session
     BOT_STARTED = _row(
         "botStarted",
         "A server has answered the connect request, or `start_bot()`.",
@@ -123,58 +124,48 @@ class RTVIEvent(_Columns, str, Enum):
     )
     BOT_CONNECTED = _row("botConnected", "The bot is in the session; follows `connected`.", starts="once")
     BOT_READY = _row("botReady", "The bot is ready; `connect()` returns.", starts="once")
-    BOT_DISCONNECTED = _row("botDisconnected", "The session with the bot is over; `disconnected` follows.")
+    BOT_DISCONNECTED = _row("botDisconnected", "The session with the bot has ended; `disconnected` follows.")
     PARTICIPANT_CONNECTED = _row("participantConnected", "Never: a session has one bot.")
     PARTICIPANT_LEFT = _row("participantLeft", "Never: a session has one bot.")
 
-    # What the user says
-    USER_STARTED_SPEAKING = _row(
-        "userStartedSpeaking", "The user's turn begins, by the bot's judgement.", in_turns=True
-    )
-    USER_STOPPED_SPEAKING = _row("userStoppedSpeaking", "The user's turn ends, by the bot's judgement.", in_turns=True)
+    # The user's input
+    USER_STARTED_SPEAKING = _row("userStartedSpeaking", "The user's turn starts, as the bot judges.", in_turns=True)
+    USER_STOPPED_SPEAKING = _row("userStoppedSpeaking", "The user's turn ends, as the bot judges.", in_turns=True)
     VAD_USER_STARTED_SPEAKING = _row(
         "vadUserStartedSpeaking", "The bot's voice detection hears the user; off by default."
     )
     VAD_USER_STOPPED_SPEAKING = _row(
         "vadUserStoppedSpeaking", "The bot's voice detection no longer hears the user; off by default."
     )
-    USER_MUTE_STARTED = _row("userMuteStarted", "The bot begins to ignore the user's audio.", in_turns=True)
+    USER_MUTE_STARTED = _row("userMuteStarted", "The bot starts to ignore the user's audio.", in_turns=True)
     USER_MUTE_STOPPED = _row("userMuteStopped", "The bot listens to the user again.", in_turns=True)
-    USER_INPUT = _row("userInput", "The bot has received what the user typed or said.", in_turns=True)
+    USER_INPUT = _row("userInput", "The bot has received the user's typed or spoken words.", in_turns=True)
     USER_TRANSCRIPT = _row(
         "userTranscript", "The bot's speech recognition has a result, interim or final.", in_turns=True
     )
     USER_LLM_TEXT = _row("userLlmText", "The user's text goes to the bot's language model.", in_turns=True)
-    STT_RAW_TEXT = _row(
-        "sttRawText", "The bot's speech recognition has a result that is not processed yet; off by default."
-    )
+    STT_RAW_TEXT = _row("sttRawText", "The bot's speech recognition has an unprocessed result; off by default.")
 
-    # What the bot says
-    BOT_STARTED_SPEAKING = _row("botStartedSpeaking", "The bot's voice begins.", in_turns=True)
-    BOT_STOPPED_SPEAKING = _row("botStoppedSpeaking", "The bot's voice ends.", in_turns=True)
+    # The bot's output
+    BOT_STARTED_SPEAKING = _row("botStartedSpeaking", "The bot starts speaking.", in_turns=True)
+    BOT_STOPPED_SPEAKING = _row("botStoppedSpeaking", "The bot stops speaking.", in_turns=True)
     BOT_INTERRUPTED = _row("botInterrupted", "The bot's answer is interrupted.", in_turns=True)
-    BOT_OUTPUT = _row(
-        "botOutput", "A segment of the bot's output is new, or its progress in being spoken has changed.", in_turns=True
-    )
+    BOT_OUTPUT = _row("botOutput", "The bot has a new segment of output, or has spoken more of one.", in_turns=True)
     BOT_TRANSCRIPT = _row("botTranscript", "The bot's language model has written a sentence.")
-    BOT_LLM_STARTED = _row("botLlmStarted", "The bot's language model begins a response.", in_turns=True)
+    BOT_LLM_STARTED = _row("botLlmStarted", "The bot's language model starts a response.", in_turns=True)
     BOT_LLM_TEXT = _row("botLlmText", "The bot's language model has written a token.", in_turns=True)
     BOT_LLM_STOPPED = _row("botLlmStopped", "The bot's language model has ended a response.", in_turns=True)
     BOT_LLM_MARKER = _row("botLlmMarker", "The bot's language model has put a marker into a response; off by default.")
     BOT_LLM_SEARCH_RESPONSE = _row("botLlmSearchResponse", "The bot's language model has searched the web.")
-    LLM_RAW_TEXT = _row(
-        "llmRawText", "The bot's language model has written a token that is not processed yet; off by default."
-    )
+    LLM_RAW_TEXT = _row("llmRawText", "The bot's language model has written an unprocessed token; off by default.")
     LLM_JSON_COMPLETION = _row(
         "llmJsonCompletion", "A bot of RTVI 0.3 sends JSON that its language model has written.", payload="Any"
     )
-    BOT_TTS_STARTED = _row("botTtsStarted", "The bot's speech synthesis begins.")
+    BOT_TTS_STARTED = _row("botTtsStarted", "The bot's speech synthesis starts.")
     BOT_TTS_TEXT = _row("botTtsText", "The bot's speech synthesis speaks a word.", in_turns=True)
     BOT_TTS_AUDIO = _row("botTtsAudio", "The bot sends speech as a message, not as audio of the transport.")
     BOT_TTS_STOPPED = _row("botTtsStopped", "The bot's speech synthesis has ended.")
-    TTS_RAW_TEXT = _row(
-        "ttsRawText", "The bot's speech synthesis gets a text that is not processed yet; off by default."
-    )
+    TTS_RAW_TEXT = _row("ttsRawText", "The bot's speech synthesis gets an unprocessed text; off by default.")
 
     # Function calls
     LLM_FUNCTION_CALL = _row(
@@ -183,16 +174,16 @@ class RTVIEvent(_Columns, str, Enum):
         in_turns=True,
     )
     LLM_FUNCTION_CALL_START = _row(
-        "llmFunctionCallStart", "An older bot (before RTVI 1.2) begins to call a function.", in_turns=True
+        "llmFunctionCallStart", "An older bot (before RTVI 1.2) starts to call a function.", in_turns=True
     )
     LLM_FUNCTION_CALL_STARTED = _row(
-        "llmFunctionCallStarted", "The bot's language model begins to call a function.", in_turns=True
+        "llmFunctionCallStarted", "The bot's language model starts to call a function.", in_turns=True
     )
     LLM_FUNCTION_CALL_IN_PROGRESS = _row(
-        "llmFunctionCallInProgress", "A function that the language model has called runs.", in_turns=True
+        "llmFunctionCallInProgress", "A function called by the language model is running.", in_turns=True
     )
     LLM_FUNCTION_CALL_STOPPED = _row(
-        "llmFunctionCallStopped", "A function that the language model has called has ended.", in_turns=True
+        "llmFunctionCallStopped", "A function called by the language model has ended.", in_turns=True
     )
 
     # Messages of the application
@@ -201,12 +192,12 @@ class RTVIEvent(_Columns, str, Enum):
     APPEND_TO_CONTEXT_RESULT = _row("appendToContextResult", "The bot answers `append_to_context()`.")
     STORAGE_ITEM_STORED = _row("storageItemStored", "The bot has stored items.")
     UI_COMMAND = _row("uiCommand", "The bot sends a command to the user interface.")
-    UI_JOB_GROUP = _row("uiJobGroup", "A group of jobs of the bot begins, makes progress or ends.")
+    UI_JOB_GROUP = _row("uiJobGroup", "A group of the bot's jobs starts, makes progress or ends.")
 
     # Config and actions
     CONFIG = _row("config", "The bot sends its config.")
     CONFIG_UPDATED = _row(
-        "configUpdated", "The bot has accepted `update_config()`; comes after `config`.", payload="ConfigData"
+        "configUpdated", "The bot has accepted `update_config()`; follows `config`.", payload="ConfigData"
     )
     CONFIG_DESCRIBE = _row("configDescribe", "The bot answers `describe_config()`.")
     ACTIONS_AVAILABLE = _row("actionsAvailable", "The bot answers `describe_actions()`.")
@@ -214,14 +205,14 @@ class RTVIEvent(_Columns, str, Enum):
 
     # Measurements and logs of the bot
     METRICS = _row("metrics", "The bot reports measurements.", in_turns=True)
-    USER_AUDIO_LEVEL = _row("userAudioLevel", "The bot reports how loud it hears the user; off by default.")
-    BOT_AUDIO_LEVEL = _row("botAudioLevel", "The bot reports how loud it speaks; off by default.")
+    USER_AUDIO_LEVEL = _row("userAudioLevel", "The bot reports the level of the user's audio; off by default.")
+    BOT_AUDIO_LEVEL = _row("botAudioLevel", "The bot reports the level of its own voice; off by default.")
     SYSTEM_LOG = _row("systemLog", "The bot sends a line of its log; off by default.")
 
     # Tracks and devices of the client
-    TRACK_STARTED = _row("trackStarted", "A track of the client or the bot begins.", payload="TrackData")
+    TRACK_STARTED = _row("trackStarted", "A track of the client or the bot starts.", payload="TrackData")
     TRACK_STOPPED = _row("trackStopped", "A track of the client or the bot ends.", payload="TrackData")
-    SCREEN_TRACK_STARTED = _row("screenTrackStarted", "The client begins to share a screen.", payload="TrackData")
+    SCREEN_TRACK_STARTED = _row("screenTrackStarted", "The client starts to share a screen.", payload="TrackData")
     SCREEN_TRACK_STOPPED = _row("screenTrackStopped", "The client no longer shares a screen.", payload="TrackData")
     SCREEN_SHARE_ERROR = _row("screenShareError", "The screen cannot be shared.", payload="DeviceError")
     LOCAL_AUDIO_LEVEL = _row(
@@ -255,8 +246,8 @@ class RTVIEvent(_Columns, str, Enum):
     MEDIA_STATE_UPDATED = _row("mediaStateUpdated", "The status of a device has changed.", payload="MediaState")
 
     # The conversation
-    TURN_STARTED = _row("turnStarted", "A conversation turn begins.", payload="Turn")
-    TURN_ENDED = _row("turnEnded", "A conversation turn is over.", payload="Turn")
+    TURN_STARTED = _row("turnStarted", "A conversation turn starts.", payload="Turn")
+    TURN_ENDED = _row("turnEnded", "A conversation turn has ended.", payload="Turn")
 
     # Aliases: names of callbacks
     BOT_TEXT = BOT_LLM_TEXT
@@ -297,16 +288,16 @@ BY_NAME: Mapping[str, RTVIEvent] = MappingProxyType(_spellings())
 
 
 def event_from(name: str | RTVIEvent, option: str = "event") -> RTVIEvent:
-    """Return the event that `name` means.
+    """Return the event named `name`.
 
     Args:
-        name: a member, its value ("botReady"), its Python name ("bot_ready", "BOT_READY"), the wire type that causes
-            it ("bot-ready"), its name in the interface ("BotReady") or that of its callback ("on_bot_ready",
-            "onBotReady"). Aliases count: "bot_text" is `BOT_LLM_TEXT`.
-        option: named in errors.
+        name: A member, its value ("botReady"), its Python name ("bot_ready", "BOT_READY"), the wire type that causes
+            it ("bot-ready"), its interface name ("BotReady") or its callback ("on_bot_ready", "onBotReady"). Aliases
+            count: "bot_text" is `BOT_LLM_TEXT`.
+        option: The argument's name in errors.
 
     Raises:
-        ValueError: no event has this name; the message suggests the nearest one.
+        ValueError: No event has this name. The message suggests the nearest one.
         TypeError: `name` is not a string.
     """
     if isinstance(name, RTVIEvent):
@@ -340,13 +331,13 @@ class _WithMessage:
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class Event(_WithMessage, Record, Generic[DataT]):
-    """One event as a handler receives it. ``Event[BotReadyData]`` is one whose `data` has that type.
+    """One event as a handler receives it. ``Event[BotReadyData]`` is an event whose `data` has that type.
 
     Attributes:
-        type: the event's name.
-        data: the payload: an object of a class in `rtvi_sync.messages`, plain JSON, or None.
-        received_at: seconds of the monotonic clock when it arrived, or occurred in the client.
-        message: the bot's message that caused it, or None for an event of the client's own.
+        type: The event's name.
+        data: The payload: an object of a class in `rtvi_sync.messages`, plain JSON, or None.
+        received_at: The time of receipt, or of occurrence in the client, in seconds of the monotonic clock.
+        message: The bot's message that caused the event. None for events of the client.
     """
 
     type: RTVIEvent

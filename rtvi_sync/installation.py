@@ -17,7 +17,7 @@ _FOLDER: Final = Path(__file__).parents[1]
 def install_command(extra: str) -> str:
     """Return the command line that installs an extra into the environment of this Python.
 
-    It names what the package was installed from (a package index, a wheel, a folder, a repository), and the tool that
+    The command names the origin of the installation (a package index, a wheel, a folder, a repository), and a tool that
     can install into this environment (pip, uv or pipx).
     """
     try:
@@ -38,7 +38,7 @@ def _distribution() -> Distribution | None:
 
 
 def _target(extra: str, installed: Distribution | None) -> tuple[bool, str]:
-    """Return whether the package is used in place, and the words that tell an installer what to install."""
+    """Return whether the package is used in place, and the requirement to pass to the installer."""
     if _is_project(_FOLDER):
         return True, _quoted(f"{_FOLDER}[{extra}]")
     origin = _origin(installed) if installed is not None else {}
@@ -57,13 +57,13 @@ def _target(extra: str, installed: Distribution | None) -> tuple[bool, str]:
 
 
 def _is_project(folder: Path) -> bool:
-    """Return whether a folder has the source of this package: it is used in place, as by `pip install -e`."""
+    """Return whether a folder has the source of this package, which is used in place, as by `pip install -e`."""
     file = folder / "pyproject.toml"
     return file.is_file() and f'\nname = "{_NAME}"\n' in file.read_text(encoding="utf-8")
 
 
 def _origin(installed: Distribution) -> dict[str, Any]:
-    """Return what the installer has noted of the origin (`direct_url.json`); empty: it was a package index."""
+    """Return the installer's record of the origin (`direct_url.json`). Empty if it was a package index."""
     import json
 
     origin: dict[str, Any] = json.loads(installed.read_text("direct_url.json") or "{}")
@@ -86,7 +86,7 @@ def _without_password(url: str) -> str:
 
 
 def _requirements(installed: Distribution, extra: str) -> list[str]:
-    """Return the packages of an extra: if the package's own source is gone, only they can be installed."""
+    """Return the packages of an extra. If the package's own source is gone, only they can be installed."""
     found = []
     for line in installed.requires or ():
         requirement, _, marker = line.partition(";")
@@ -96,7 +96,7 @@ def _requirements(installed: Distribution, extra: str) -> list[str]:
 
 
 def _installer(installed: Distribution | None, *, is_editable: bool) -> str:
-    """Return the first words of the command: the tool, and the option for a package that is used in place."""
+    """Return the first words of the command: the tool, and its option for a package that is used in place."""
     environment = Path(sys.prefix)
     edit = " -e" if is_editable else ""
     if (environment / "pipx_metadata.json").is_file():
@@ -123,7 +123,7 @@ def _has_pip() -> bool:
 
 
 def _is_first(program: str) -> bool:
-    """Return whether a program is found by its name alone, and is this environment's."""
+    """Return whether a program is found by its name alone, and belongs to this environment."""
     import shutil
     import sysconfig
 
@@ -139,5 +139,5 @@ def _is_of_uv(environment: Path, installed: Distribution | None) -> bool:
 
 
 def _quoted(word: str) -> str:
-    """Return a word as shells take it, those of Windows included."""
+    """Return a word quoted for shells, including the shells of Windows."""
     return f'"{word}"' if set(word) & set(" []<>=;@#&()") else word

@@ -1,4 +1,4 @@
-"""The message that client and bot exchange, and the classes that the `data` of inbound messages is decoded into."""
+"""The message that client and bot exchange, and the classes of inbound messages' `data`."""
 
 from __future__ import annotations
 

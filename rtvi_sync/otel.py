@@ -8,12 +8,12 @@
     with client:
         client.ask("Do you have a table for four?")
 
-Each session is a span `conversation`, with a span `connect` and a span `turn` for each turn below it; a turn has a span
-`execute_tool NAME` for each function that the bot called. An attempt to connect that failed is a span `connect` alone.
+Each session is a span `conversation`. It contains a span `connect` and a span `turn` for each turn; a turn contains a
+span `execute_tool NAME` for each function that the bot called. A failed attempt to connect is a span `connect` alone.
 docs/guides/otel.md lists the attributes.
 
-This module needs the extra `otel`, which is the API of OpenTelemetry. Without an SDK, which the application installs
-and sets up, it does nothing.
+This module needs the extra `otel`, the API of OpenTelemetry. It does nothing unless the application installs and sets
+up an SDK.
 """
 
 from __future__ import annotations
@@ -55,18 +55,19 @@ def instrument(
     conversation_id: str | None = None,
     content: bool = False,
 ) -> Instrumentation:
-    """Make spans of what happens to a client, from now on. Any thread may call it, once for each client.
+    """Make spans of a client's conversations from now on. Any thread may call it, once for each client.
 
-    The spans are children of the span that is current here, whatever thread asks, connects or handles events. Their
-    times are the `timings` of the turns. Make it before `connect()`: else the spans have no `connect`, and no latencies
-    of a turn in progress. Close the client in the end: a conversation is exported when its session has ended.
+    The spans are children of the current span of the calling thread, whatever thread asks, connects or handles events.
+    Their times are the `timings` of the turns. Call it before `connect()`. If called later, the spans have no
+    `connect`, and a turn in progress has no latencies. Close the client at the end: a conversation is exported when its
+    session has ended.
 
     Args:
         client: The client.
-        tracer_provider: Makes the tracer. None: the global one.
-        conversation_id: The `conversation.id` of all spans. Pipecat reads no trace context, so give the bot the same id
-            in the body of the start request, to find both sides of a conversation. None: a new id for each session.
-        content: The spans also have what was said, and the arguments and results of functions.
+        tracer_provider: Makes the tracer. None: the global provider.
+        conversation_id: The `conversation.id` of all spans. Pipecat reads no trace context. To find both sides of a
+            conversation, give the bot the same id in the body of the start request. None: a new id for each session.
+        content: True: the spans also contain the words, and the arguments and results of functions.
 
     Raises:
         MissingExtraError: The API of OpenTelemetry is not installed.
@@ -82,7 +83,7 @@ def instrument(
         from opentelemetry.trace import get_tracer
     except ModuleNotFoundError as error:
         raise MissingExtraError("rtvi_sync.otel", "otel") from error
-    client.turns()  # which have their latencies from the first call on
+    client.turns()  # from this call on turns have their latencies
     tracer = get_tracer(SCOPE, __version__, tracer_provider)
     return Instrumentation(client, tracer, get_current(), conversation_id, content=content)
 
@@ -96,9 +97,9 @@ class _Conversation:
 
 
 class Instrumentation:
-    """The spans of one client. Made by `instrument()`; the client keeps it, and it does not keep the client.
+    """The spans of one client. Made by `instrument()`. The client refers to it, but not the other way round.
 
-    The spans are made where the client's handlers run.
+    The spans are made on the threads of the client's handlers.
     """
 
     def __init__(
@@ -110,10 +111,10 @@ class Instrumentation:
         self._content = content
         self._parent = parent
         self._offset = wall_time() - monotonic()
-        # Of the client's queue, which runs one handler at a time.
+        # Used only on the client's queue, which runs one handler at a time.
         self._state = TransportState.DISCONNECTED
-        self._began_at: float | None = None  # of the attempt under way
-        # The conversation that goes on, if there is one. Changed in single steps: `close()` takes it on another thread.
+        self._began_at: float | None = None  # of the current attempt
+        # The conversation in progress, if any. Changed in single steps, because `close()` takes it on another thread.
         self._going_on: list[_Conversation] = []
         self._receivers = {
             RTVIEvent.TRANSPORT_STATE_CHANGED: self._on_state,
@@ -127,7 +128,7 @@ class Instrumentation:
             BY_EVENT[event].connect(receiver, sender=client, weak=False)
 
     def close(self) -> None:
-        """End the span of a conversation that goes on, with its turns in progress, and make no more. Any thread."""
+        """End the span of a conversation in progress, with its current turns, and make no more. Any thread."""
         client = self._client()
         if client is None:
             return
@@ -141,7 +142,7 @@ class Instrumentation:
                     self._add_turn(turn, conversation, now)
             conversation.span.end(self._nanos(now))
 
-    # -- what happens: on the client's queue --------------------------------------------------------------------------
+    # -- events: on the client's queue --------------------------------------------------------------------------------
 
     def _on_state(self, _: RTVIClient, event: Event) -> None:
         before, self._state = self._state, event.data
@@ -196,7 +197,7 @@ class Instrumentation:
         self._add(planned, self._below(conversation.span))
 
     def _add(self, planned: PlannedSpan, parent: Context) -> None:
-        # An exporter encodes texts. For half of a character, which a bot may send, it would drop all spans that it has.
+        # An exporter encodes texts. If it met half of a character, which a bot may send, it would drop all its spans.
         attributes = {
             name: encodable(value) if isinstance(value, str) else value for name, value in planned.attributes.items()
         }
@@ -221,7 +222,7 @@ class Instrumentation:
 
 
 def _fail(span: Span, reason: str) -> None:
-    """Note that what a span stands for has failed."""
+    """Mark a span as failed."""
     from opentelemetry.trace import StatusCode
 
     span.set_status(StatusCode.ERROR, reason)

@@ -1,7 +1,7 @@
-"""A blinker signal for every event: ``signals.bot_ready.connect(fn, sender=client)``; `fn(client, event)` is called.
+"""A blinker signal for every event: ``signals.bot_ready.connect(fn, sender=client)`` calls `fn(client, event)`.
 
-Without `sender` a receiver is called for the events of every client in the process. Receivers are held weakly, as
-always in blinker: pass ``weak=False`` for a lambda or a function that nothing else refers to.
+Without `sender`, a receiver is called for the events of every client in the process. Receivers are held weakly, as in
+blinker: pass ``weak=False`` for a lambda or a function without other references.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 _ANY_SENDER = id(ANY)
-# A sender is kept as a weak reference, which numbers and texts have not.
+# A sender is kept as a weak reference. Numbers and texts have none.
 _CLIENT = Rule("an RTVIClient", lambda sender: type(sender).__weakrefoffset__ != 0)
 
 _Receivers = dict[int, Callable[[], "Callable[..., Any] | None"]]
@@ -36,27 +36,27 @@ class _Sender:
 
 
 class EventSignal(Signal):
-    """A signal that may be connected, disconnected and sent on several threads at once; plain blinker's may not.
+    """A signal that several threads may connect, disconnect and send at once. Blinker's own signals don't allow this.
 
-    It takes no lock, because an application thread could hold it while a signal handler on that thread waits for an
-    event: the dicts are changed in single steps, and copied before they are iterated over.
+    It has no lock, because an application thread could hold it while a signal handler on that thread waits for an
+    event. The dicts are changed in single steps, and copied before they are iterated over.
     """
 
     def __init__(self, event: RTVIEvent) -> None:
         super().__init__(f"Sent for each `{event.value}` event; receivers are called with the client and the `Event`.")
         self._event = event
-        # By identity (that of ANY for receivers without a sender); `receivers` has the same numbers. A process may have
-        # thousands of senders, and each event looks up its receivers. A sender stays here until it is collected.
+        # By the sender's identity; receivers without a sender are under ANY's. `receivers` has the same numbers. A
+        # process may have thousands of senders, and each event looks up its receivers. Senders stay until collected.
         self._senders: dict[int, _Sender] = {}
         self._numbers = itertools.count()
 
     def connect(self, receiver: F, sender: Any = ANY, weak: bool = True) -> F:
-        """Call `receiver(client, event)` for the events of `sender`, a client; without it for those of every client.
+        """Call `receiver(client, event)` for the events of `sender`, a client. Without `sender`: of every client.
 
         Raises:
-            TypeError: `receiver` is no function, or a coroutine or generator function, or `sender` is no client.
+            TypeError: `receiver` is not a function, or is a coroutine or generator function, or `sender` is no client.
         """
-        FUNCTION.check(receiver=receiver)  # of any form, because the application may send() too, with keywords
+        FUNCTION.check(receiver=receiver)  # with any parameters, because the application may send() keywords, too
         _CLIENT.check(sender=sender)
         BOOL.check(weak=weak)
         load_payload(self._event)
@@ -77,7 +77,7 @@ class EventSignal(Signal):
         return receiver
 
     def disconnect(self, receiver: Callable[..., Any], sender: Any = ANY) -> None:
-        """Call `receiver` no longer for the events of `sender`; without it for those of no client."""
+        """Stop calling `receiver` for the events of `sender`. Without `sender`: of every client."""
         for key in list(self._senders) if sender is ANY else [id(sender)]:
             known = self._senders.get(key)
             for number, reference in known.receivers.copy().items() if known is not None else ():
@@ -85,7 +85,7 @@ class EventSignal(Signal):
                     self._drop(key, number)
 
     def receivers_for(self, sender: Any) -> Generator[Callable[..., Any], None, None]:
-        """Yield the live receivers of the events of `sender`, in the order in which they were connected."""
+        """Yield the live receivers of the events of `sender`, in the order of their connection."""
         yield from self.live_receivers(sender)
 
     def live_receivers(self, sender: object) -> list[Callable[..., Any]]:

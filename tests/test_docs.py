@@ -221,6 +221,13 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert missing == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_headings_are_there_once(page: Path) -> None:
+    """No page has a heading twice at the second level: a merge may repeat a section, and links lead to the first."""
+    headings = re.findall(r"^## (.*)", page.read_text("utf-8"), re.MULTILINE)
+    assert sorted(headings) == sorted(set(headings))
+
+
 def leads(target: Path, anchor: str) -> bool:
     """Tell whether a file exists and has a heading for an anchor, if one is given."""
     return target.exists() and (not anchor or anchor in anchors(target))

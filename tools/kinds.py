@@ -26,6 +26,7 @@ PUBLIC = frozenset(
         "rtvi_sync.cli",
         "rtvi_sync.errors",
         "rtvi_sync.events",
+        "rtvi_sync.django",
         "rtvi_sync.flask",
         "rtvi_sync.locust",
         "rtvi_sync.media",

@@ -103,9 +103,9 @@ def _events() -> Iterator[str]:
 
 def _options() -> Iterator[str]:
     fields = attrs.fields_dict(RTVIClientOptions)
-    rows = ((f"`{n}`", f"`{fields[n].type}`", f"`{fields[n].default!r}`", text) for n, text in option_texts())
+    rows = ((f"`{n}`", f"`{fields[n].default!r}`", f"`{fields[n].type}`<br>{text}") for n, text in option_texts())
     yield _OPTIONS
-    yield from _table(("option", "type", "default", "what it does"), rows)
+    yield from _table(("option", "default", "type, and what it does"), rows)
 
 
 def _commands() -> Iterator[str]:

@@ -58,6 +58,7 @@ class _AgentSession:
         url: Where its bot is, without secrets.
         recording: Of the session; None: it is not recorded.
         is_connecting: `connect()` has not returned yet.
+        is_closed: `close()` was called, not the bot has ended it.
         armed: The barge-in whose answer no call has returned.
         last: The turn that was returned last; None: of the last question there is none yet.
         before: The number of the last turn before that question.
@@ -67,6 +68,7 @@ class _AgentSession:
     url: str
     recording: RecordingSession | None = None
     is_connecting: bool = True
+    is_closed: bool = False
     armed: PendingTurn | None = None
     last: Turn | None = None
     before: int = 0
@@ -86,6 +88,8 @@ class _AgentSession:
         try:
             turn = wait(self.client)
         except RTVIError as error:
+            if self.is_closed and isinstance(error, BotNotReadyError):  # its text is for programs, which have clients
+                raise BotNotReadyError("There is no session. Call connect(url) first") from None
             self.last = getattr(error, "turn", None) or self.last
             raise
         self.last = turn
@@ -116,6 +120,7 @@ class _AgentSession:
 
     def close(self) -> None:
         """End the session, and its recording."""
+        self.is_closed = True
         self.client.close()
         if self.recording is not None:
             self.recording.close()

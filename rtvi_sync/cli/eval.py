@@ -74,9 +74,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "or 'file': what the 'eval' of each file names. Without it, criteria are not judged",
     )
     add("--judge-model", metavar="M", help=f"the model of that server, whose key is taken from {_KEY_VARIABLE}")
-    add("--tts", metavar="M:C", help="the voice of users who speak")
-    add("--transcribe", metavar="M:C", help="returns the words of bots that speak")
-    add("--next-line", metavar="M:C", help="plays simulated callers")
+    add("--tts", metavar="M:F", help="the voice of users who speak")
+    add("--transcribe", metavar="M:F", help="returns the words of bots that speak")
+    add("--next-line", metavar="M:F", help="plays simulated callers")
     add("--concurrency", type=count, default=1, metavar="N", help="scenarios at the same time (%(default)s)")
     add(
         "--timeout",
@@ -127,6 +127,8 @@ def run(arguments: argparse.Namespace) -> int:
         progress.close()
         over = {result.name for result in suite.results}
         _write(arguments, suite.results, [each.full_name for each in chosen if each.full_name not in over])
+    if arguments.record is not None:
+        print(f"recordings, with a page of each scenario that has not passed: {arguments.record}")
     return _summary(suite.results)
 
 

@@ -1,1 +1,1 @@
-"""The client: its facade, its options, and one session after the other."""
+"""The client: its facade, its options, and its sessions, one after the other."""

@@ -13,7 +13,7 @@ from ..protocol.validation import NAME, from_mapping, iterable
 from .base import DEFAULT_TIMEOUT, TIMEOUT, ClientBase, Timeout, payload_of
 
 RTVIActionResponse: TypeAlias = RTVIMessage
-"""What `action()` returns: `.data["result"]` is the result, any JSON."""
+"""The type of the result of `action()`. `.data["result"]` is any JSON."""
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -39,9 +39,9 @@ class RTVIActionRequestData(Record):
     """A call of an action.
 
     Attributes:
-        service: key of the service that has it, such as "llm".
-        action: its name; `describe_actions()` lists them.
-        arguments: its arguments; mappings with `name` and `value` are taken, too.
+        service: Key of the service that has the action, such as "llm".
+        action: The action's name. `describe_actions()` lists the names.
+        arguments: The arguments. Mappings with `name` and `value` are accepted, too.
     """
 
     service: str = attrs.field(validator=NAME)
@@ -61,7 +61,7 @@ def request_of(action: ActionLike) -> RTVIActionRequestData:
     """Return the call for the argument `action`.
 
     Raises:
-        TypeError, ValueError: it is no action.
+        TypeError, ValueError: It is not an action.
     """
     return from_mapping(RTVIActionRequestData, action, "action")
 
@@ -69,45 +69,48 @@ def request_of(action: ActionLike) -> RTVIActionRequestData:
 class BotActions(ClientBase):
     """Actions of bots that have them: RTVI 0.3, and 1.x bots that kept them.
 
-    Without a session they are single-turn requests to `params.endpoints.action`: every message of the answer goes
+    Without a session, actions are single-turn requests to `params.endpoints.action`. Every message of the answer goes
     through the same handlers as in a session.
     """
 
     def describe_actions(self, timeout: Timeout = DEFAULT_TIMEOUT) -> RTVIMessage:
         """Request the list of the bot's actions. The event `actions_available` follows.
 
+        Args:
+            timeout (seconds): Limit of the call. Default: the client's `request_timeout`. None: no limit.
+
         Returns:
-            The bot's message; `.data["actions"]` has for each its service, action, arguments and result type.
+            The bot's message. `.data["actions"]` lists service, action, arguments and result type of each action.
 
         Raises:
             BotNotReadyError, DisconnectedError, RequestTimeoutError, RequestRejectedError, UnsupportedFeatureError,
-            ProtocolError: the answer cannot be decoded.
+            ProtocolError: The answer cannot be decoded.
         """
         return _checked(self._ask(RTVIMessage("describe-actions", {}), timeout))
 
     def action(self, action: ActionLike, timeout: Timeout = DEFAULT_TIMEOUT) -> RTVIActionResponse:
         """Call an action of the bot, and wait for the result.
 
-        In a session the events that it causes may come later. Without one the call returns when the server's answer has
-        ended; all its events are queued by then.
+        In a session, the events that the action causes may arrive later. Without a session, the call returns when the
+        server's answer has ended. By then all events are queued.
 
         Args:
-            action: `RTVIActionRequestData`, or a mapping:
+            action: An `RTVIActionRequestData`, or a mapping:
                 ``{"service": "llm", "action": "run", "arguments": [{"name": "interrupt", "value": True}]}``.
-            timeout: seconds for all of it; omitted: the client's `request_timeout`; None: no limit. Set one: a bot of
-                RTVI 0.3 never answers an action that fails, or any action after it.
+            timeout (seconds): Limit of the whole call. Default: the client's `request_timeout`. None: no limit. Set a
+                limit: a bot of RTVI 0.3 never answers an action that fails, or any action after it.
 
         Returns:
-            The bot's message; `.data["result"]` is the result.
+            The bot's message. `.data["result"]` is the result.
 
         Raises:
-            RequestRejectedError: the bot or the server refused (`.status`: of the server).
-            RequestTimeoutError: no answer in time; a session goes on.
-            BotNotReadyError: a session is being prepared.
-            ActionEndpointNotSetError: there is no session, and no endpoint for actions either.
-            DisconnectedError: the session ended first; the server cannot be reached, or broke the connection.
-            ProtocolError: the answer cannot be decoded, or the server's lacks the result.
-            UnsupportedFeatureError: bots of this version have no actions.
+            RequestRejectedError: The bot or the server refused. `.status` is the server's status.
+            RequestTimeoutError: No answer arrived in time. A session continues.
+            BotNotReadyError: A session is being connected.
+            ActionEndpointNotSetError: There is no session and no endpoint for actions.
+            DisconnectedError: The session ended first, or the server cannot be reached or broke the connection.
+            ProtocolError: The answer cannot be decoded, or the server's answer lacks the result.
+            UnsupportedFeatureError: Bots of this version have no actions.
         """
         message = request_of(action).as_message()
         if self._life.has_session:
@@ -117,17 +120,17 @@ class BotActions(ClientBase):
     def action_stream(
         self, action: ActionLike, timeout: Timeout = DEFAULT_TIMEOUT
     ) -> Generator[RTVIActionResponse, None, None]:
-        """Call an action like `action()`, and yield each message of the server's answer as it comes.
+        """Call an action like `action()`, and yield each message of the server's answer as it arrives.
 
-        In a session only the result is yielded; other effects of the action are events. Events are delivered in any
-        case. The first `next()` sends the request; closing the iterator abandons it.
+        In a session, only the result is yielded. Other effects of the action are events, which are delivered in any
+        case. The first `next()` sends the request. Closing the iterator abandons it.
 
         Args:
-            action: as of `action()`.
-            timeout: seconds to wait for each message.
+            action: As for `action()`.
+            timeout (seconds): Limit for each message. Default: the client's `request_timeout`. None: no limit.
 
         Raises:
-            RTVIError: as `action()`, from `next()`. A refusal is raised after the server's other messages.
+            RTVIError: As `action()`, from `next()`. A refusal is raised after the server's other messages.
         """
         TIMEOUT.check(timeout=timeout)
         return self._action_stream(request_of(action).as_message(), timeout)

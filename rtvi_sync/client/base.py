@@ -1,4 +1,4 @@
-"""The base that the parts of the client's interface share."""
+"""The base class of the parts of the client's interface."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ TURN_EVENTS: Final = (RTVIEvent.TURN_STARTED, RTVIEvent.TURN_ENDED)
 
 
 class DefaultTimeout:
-    """The default of `timeout=` in calls that wait for the bot: the client's `request_timeout`, since None means no
-    limit.
+    """The type of the default of `timeout=` in calls that wait for the bot. It means the client's `request_timeout`;
+    None means no limit.
     """
 
     def __repr__(self) -> str:
@@ -33,7 +33,7 @@ class DefaultTimeout:
 
 
 DEFAULT_TIMEOUT: Final = DefaultTimeout()
-"""The client's `request_timeout`: the `timeout` of every call that waits for an answer, unless it is given another."""
+"""The client's `request_timeout`: the default `timeout` of every call that waits for an answer."""
 
 Timeout: TypeAlias = Seconds | DefaultTimeout | None
 """Seconds, `DEFAULT_TIMEOUT`, or None for no limit."""
@@ -58,16 +58,16 @@ class ClientBase:
         return Deadline(self._request_timeout if isinstance(timeout, DefaultTimeout) else timeout)
 
     def _observe(self, subject: str | RTVIMessage, call: Callable[[], T]) -> T:  # noqa: ARG002 - for subclasses
-        """Run `call` and return what it returns; subclasses override it to measure calls.
+        """Run `call` and return its result. Subclasses override this to measure calls.
 
         Args:
-            subject: the name of a call that connects, or the request of a call that waits for the bot's answer.
-            call: does what the method is for; called once.
+            subject: The name of a call that connects, or the request of a call that waits for the bot's answer.
+            call: Does the work of the method. Called once.
         """
         return call()
 
     def _turns(self) -> ConversationTracker:
-        """Return what follows the turns, for a call that uses them.
+        """Return the tracker of turns, for a call that uses turns.
 
         Raises:
             ForkedProcessError: The session is the parent's.
@@ -97,7 +97,7 @@ def payload_of(answer: RTVIMessage) -> Any:
     """Decode the data of a bot's answer.
 
     Raises:
-        ProtocolError: it does not have the shape of its type.
+        ProtocolError: The data does not have the shape of its type.
     """
     try:
         return decode_payload(INBOUND[answer.type], answer.data)

@@ -1,4 +1,4 @@
-"""The candidates for a bot: which transports may reach the bot at a URL, and in which order they are tried."""
+"""The candidates for a bot: the transports that may reach the bot at a URL, and the order in which to try them."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from ..transports.base import Transport
 
 TransportName = Literal["auto", "websocket", "webrtc", "eval", "twilio", "telnyx", "plivo", "exotel"]
 
-# Transports of Pipecat's runner that belong to services.
+# Transports of Pipecat's runner that need the client of another service.
 _NOT_REACHED = ("daily", "livekit", "moq", "vonage", "whatsapp")
 
 # The order in which they are tried.
 _AUTO = ("websocket", "webrtc", "eval")
 
-# Pipecat's runner takes the offer for a bot without the entry `webrtc`, too, and no bot ever speaks. In seconds.
+# Pipecat's runner accepts offers even for a bot without the entry `webrtc`, and then no bot ever speaks. In seconds.
 _WEBRTC_PATIENCE = 5.0
 
 _SENTENCE_END = r"\. (?=[A-Z])"
-# Characters of each candidate's error in the error that has them all.
+# The length of each candidate's error, in characters, in the error that lists all of them.
 _SHORT = 280
-# By these statuses a server refuses the client, by whatever transport it comes.
+# By these statuses a server refuses the client, over any transport.
 _REFUSED_CLIENT = (401, 403, 407, 429)
 
 
@@ -51,9 +51,9 @@ class Candidate:
     """One transport that may reach a bot.
 
     Attributes:
-        transport: carries the session.
-        bot_url: where the transport's parameters come from; None: as the client's parameters say.
-        patience: seconds that it may be silent at most while others remain; None: no limit of its own.
+        transport: Carries the session.
+        bot_url: The source of the transport's parameters. None: the client's parameters are the source.
+        patience: Seconds that it may stay silent while other candidates remain. None: no limit of its own.
     """
 
     transport: Transport
@@ -74,14 +74,14 @@ def candidates_for(
     """Return the candidates for the bot at `url`, in the order in which they are tried. Does no I/O.
 
     Args:
-        url: as `RTVIClient.for_url()` takes it.
-        transport: a transport, its name, or "auto": each that may reach the bot.
-        token: for the WebSocket; None: the token in the server's answer.
-        headers: for the handshake, if `url` is that of a WebSocket.
+        url: As in `RTVIClient.for_url()`.
+        transport: A transport, its name, or "auto": each transport that may reach the bot.
+        token: For the WebSocket. None: the token in the server's answer.
+        headers: For the handshake, if `url` is a WebSocket.
 
     Raises:
         InvalidTransportParamsError: `url` cannot be the URL of a bot.
-        TypeError, ValueError: another argument is not valid.
+        TypeError, ValueError: Another argument is not valid.
     """
     bot_url = BotURL.parse(url)
     STRING.or_none.check(token=token)
@@ -106,8 +106,8 @@ def candidates_for(
     offered = [name for name in wanted if (bot_url.ws_url if name == "webrtc" else bot_url.offer_url) is None]
     if not offered:
         kind = "a WebSocket" if bot_url.ws_url is not None else "a WebRTC offer"
-        raise InvalidTransportParamsError(f"The URL is that of {kind}, which the transport {transport!r} does not use")
-    # A program that makes its transport itself needs no other one.
+        raise InvalidTransportParamsError(f"The URL is for {kind}, which the transport {transport!r} does not use")
+    # Imported here, because an application that makes its transport itself needs no other one.
     from ..transports.eval import EvalTransport
     from ..transports.small_webrtc import SmallWebRTCTransport, is_installed
     from ..transports.websocket import WebSocketTransport
@@ -128,7 +128,7 @@ def candidates_for(
 
 
 def video_first(candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
-    """Return the candidates in the order in which they are tried if the camera or the screen is on."""
+    """Return the candidates in the order for a session with camera or screen."""
     return tuple(sorted(candidates, key=lambda candidate: not candidate.transport.supports_video))
 
 
@@ -146,7 +146,7 @@ def _candidate(transport: Transport, bot_url: BotURL) -> Candidate:
 def params_for(
     candidates: tuple[Candidate, ...], params: RTVIClientParams, headers: Mapping[str, str] | None
 ) -> RTVIClientParams:
-    """Return `params` for the bot of `candidates`: with the server that knows it, and `headers` for that server.
+    """Return `params` for the bot of `candidates`: with the server that starts it, and `headers` for that server.
 
     Raises:
         ValueError: `headers` would go to the server of `params.base_url`, which is another one.
@@ -187,14 +187,15 @@ def failure_of(
     """Return the error of an attempt whose candidates have failed.
 
     Args:
-        failures: name and error of each candidate, in order.
-        error: of the last one, `candidate`.
-        limit: of the attempt.
-        is_last: no other candidate is left.
+        failures: Name and error of each candidate, in order.
+        error: The error of the last one, `candidate`.
+        candidate: The last candidate.
+        limit: The limit of the attempt.
+        is_last: True if no other candidate is left.
     """
     if len(failures) == 1 or not (isinstance(error, ConnectError) or concerns_candidate(error)):
         return error
-    last: dict[str, RTVIError] = {}  # of each transport its last error, or the first one if it was silent again
+    last: dict[str, RTVIError] = {}  # each transport's last error, or its first one if it was silent again
     again: dict[str, str] = {}
     for name, failure in failures:
         if isinstance(failure, ConnectionTimeoutError) and name in last:
@@ -231,18 +232,18 @@ def failure_of(
 
 
 def _may_be_phone_bot(bot_url: BotURL | None) -> bool:
-    """Return whether the user has named the WebSocket at which Pipecat's runner takes calls."""
+    """Return whether the user has given the WebSocket at which Pipecat's runner takes calls."""
     named = bot_url.ws_url if bot_url is not None and not bot_url.endpoints else None
     return named is not None and urlsplit(named).path.endswith("/ws")
 
 
 def _unlikeliness(failure: RTVIError) -> int:
-    """Return how unlikely a failure is to be the cause: the further the attempt came, the likelier it is."""
+    """Return how unlikely a failure is as the cause. The further the attempt got, the likelier it is."""
     if isinstance(failure, (ConnectionTimeoutError, DisconnectedError)):  # the bot's server took the connection
         return 0
     if isinstance(failure, MissingExtraError):
         return 1
-    return 3 if isinstance(failure, StartBotError) else 2  # refused before, as for a transport that the bot has not
+    return 3 if isinstance(failure, StartBotError) else 2  # refused earlier, as for a transport that the bot lacks
 
 
 def _in_short(text: str) -> str:

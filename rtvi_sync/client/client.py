@@ -40,8 +40,8 @@ else:
 ClientT = TypeVar("ClientT", bound="RTVIClient")
 HelperT = TypeVar("HelperT", bound=RTVIClientHelper)
 
-# The default limit of `connect(url)`, in seconds. A bot that loads its models may need 20; a bot without RTVI would be
-# waited for without end.
+# The default limit of `connect(url)`, in seconds. A bot that loads its models may need 20 s. Without a limit, the call
+# would wait forever for a bot that doesn't speak RTVI.
 _CONNECT_TIMEOUT = 30.0
 
 
@@ -49,17 +49,17 @@ _CONNECT_TIMEOUT = 30.0
 class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfig, BotActions):
     """A blocking client of an RTVI voice bot. Every method may be called on any thread.
 
-    The constructor does no I/O, starts no thread and opens no device. It and every method validate their arguments
-    first: a wrong type raises `TypeError`, a wrong value `ValueError`, and both name the argument.
+    The constructor does no I/O, starts no thread and opens no device. The constructor and all methods validate their
+    arguments first. A wrong type raises `TypeError`, a wrong value `ValueError`; both name the argument.
 
     Args:
-        options: an `RTVIClientOptions`, or a mapping with snake_case or camelCase keys; instead of keyword arguments.
+        options: An `RTVIClientOptions`, or a mapping with snake_case or camelCase keys. Instead of keyword arguments.
 
     Raises:
-        TypeError: an unknown option, two spellings of one, or a wrong type.
-        ValueError: a wrong value, such as the name of a file as a device id.
+        TypeError: An option is unknown, is spelled in two ways, or has a wrong type.
+        ValueError: An option has a wrong value, such as a file name as a device id.
         MissingExtraError: `echo_cancellation` is True, and the extra `aec` is not installed.
-        UnsupportedFeatureError: `track_turns` is False, and a callback is about turns.
+        UnsupportedFeatureError: A callback is for turns, but `track_turns` is False.
     """
 
     @overload
@@ -97,32 +97,32 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
         headers: Mapping[str, str] | None = None,
         **options: Unpack[KeywordOptions],
     ) -> ClientT:
-        """Make a client of the bot at `url`. It is not connected; `connect()` connects it, and so does ``with``.
+        """Make a client of the bot at `url`, without connecting it. Call `connect()`, or use the client in a ``with``.
 
         Args:
-            url: where the bot is:
+            url: The bot's address:
 
                 * ``ws://`` or ``wss://``: the bot's WebSocket.
-                * ``http://`` or ``https://`` with a path that ends in ``/start``: a start endpoint, such as that of
-                  Pipecat's runner or Pipecat Cloud. It is POSTed to as it is, like by `start_bot()`.
-                * ``http://`` or ``https://`` without a path: a server. Its ``/start`` is POSTed to, or, if that answers
-                  404 or 405, its ``/connect``. A server for WebSockets only is connected to without a request.
-                * ``http://`` or ``https://`` with a path that ends in ``/api/offer``: takes a WebRTC offer.
-                * any other ``http://`` or ``https://``: a connect endpoint. It is POSTed to as it is.
-            transport: a transport, or its name: "websocket", "webrtc" or "eval", or the telephone provider as which the
-                client calls ("twilio", "telnyx", "plivo", "exotel"). "auto": `connect()` tries the first three in this
-                order, WebRTC if its extra is installed, or WebRTC first if the camera or the screen is on, each with a
-                start request and a connection of its own, until the bot is ready. A bot that is silent on one of them
-                gets two thirds of the time on the first of them, and an even part of what is left on the others (10 s
-                on each without a limit).
-            token: for the WebSocket; it takes precedence over the token in the server's answer.
-            headers: for the request to the server, like `params.headers`; or, if `url` is that of a WebSocket or an
-                offer, for its handshake or the offer.
-            options: as `RTVIClient` takes them. `params` need no `base_url`.
+                * ``http://`` or ``https://`` with a path that ends in ``/start``: a start endpoint, as Pipecat's
+                  runner and Pipecat Cloud have. The client POSTs to this URL unchanged, as `start_bot()` does.
+                * ``http://`` or ``https://`` without a path: a server. The client POSTs to its ``/start``, or to its
+                  ``/connect`` if ``/start`` answers 404 or 405. If the server has WebSockets only, the client connects
+                  without a request.
+                * ``http://`` or ``https://`` with a path that ends in ``/api/offer``: an endpoint for WebRTC offers.
+                * any other ``http://`` or ``https://``: a connect endpoint. The client POSTs to this URL unchanged.
+            transport: A transport, or its name: "websocket", "webrtc" or "eval". Or the telephone provider to act as:
+                "twilio", "telnyx", "plivo" or "exotel". With "auto", `connect()` tries the first three in this order
+                until the bot is ready, each with its own start request and connection. It tries WebRTC only if the
+                extra is installed, and first if the camera or the screen is on. If the bot stays silent, the first
+                transport gets two thirds of the time, and the others share the rest. Without a limit, each gets 10 s.
+            token: The token for the WebSocket. Takes precedence over the token in the server's answer.
+            headers: Headers of the request to the server, like `params.headers`. If `url` is a WebSocket or takes
+                offers: headers of the handshake or the offer.
+            options: The options of `RTVIClient`. `params` need no `base_url`.
 
         Raises:
-            InvalidTransportParamsError: it cannot be the URL of a bot.
-            TypeError: an unknown option, or `custom_connect_handler`, which returns the bot's address, too.
+            InvalidTransportParamsError: `url` cannot be the URL of a bot.
+            TypeError: An option is unknown, or is `custom_connect_handler`, which also returns the bot's address.
             ValueError: `transport` is not the name of a transport.
         """
         candidates = candidates_for(url, transport, token, headers)
@@ -143,7 +143,7 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            "An RTVIClient can neither be pickled nor copied: its threads and its connection belong to this process. "
+            "An RTVIClient cannot be pickled or copied: its threads and its connection belong to this process. "
             "Make a client in the other process, at import or in the function that it runs, and connect it there."
         )
 
@@ -152,30 +152,30 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
     def connect(self, connection_params: Any = None) -> BotReadyData:
         """Connect and wait until the bot is ready.
 
+        After an error, Ctrl-C or an exception of a signal handler, no session remains and `connect()` may be called
+        again. It may also be called in a handler, for example of `disconnected`.
+
         Args:
-            connection_params: what the transport needs, if you have it already (``{"ws_url": ...}``): then no request
-                is made.
+            connection_params: The transport's parameters, such as ``{"ws_url": ...}``. With them, the client makes no
+                request.
 
         Returns:
-            What the bot said about itself.
+            The bot's description of itself.
 
         Raises:
-            ConnectionTimeoutError: not within the client's limit, which covers every phase.
-            BotAlreadyStartedError: a session is active or under way, or a call of `start_bot()` is.
-            StartBotError: the connect request failed.
-            TransportStartError: the transport could not be opened.
-            InvalidTransportParamsError: there is no transport, nothing that says where to connect, or it serves another
-                client.
-            DeviceError: a device that was requested by its id cannot be used.
-            BotError: the bot reported a fatal error.
-            ProtocolError: its bot-ready cannot be decoded, or it broke the protocol before.
-            DisconnectedError: the session ended, or was ended by `disconnect()` on another thread, before the bot was
-                ready.
-            ForkedProcessError: the client was connected when the process forked; only the parent may use it.
-            TypeError, ValueError: `params.request_data` or `params.config` hold something that is not JSON.
-
-        After any of them it may be called again, and so it may after Ctrl-C or an exception of a signal handler, which
-        leave no session. It may be called inside a handler, too, for example that of `disconnected`.
+            ConnectionTimeoutError: The client's limit, which covers every phase, has passed.
+            BotAlreadyStartedError: A session is active or being connected, or `start_bot()` is running.
+            StartBotError: The connect request failed.
+            TransportStartError: The transport could not be opened.
+            InvalidTransportParamsError: There is no transport or no address to connect to, or the transport serves
+                another client.
+            DeviceError: A device that was requested by its id cannot be used.
+            BotError: The bot reported a fatal error.
+            ProtocolError: The client cannot decode the bot's bot-ready, or the bot broke the protocol before it.
+            DisconnectedError: The session ended before the bot was ready, for example by `disconnect()` on another
+                thread.
+            ForkedProcessError: The client was connected when the process forked. Only the parent may use it.
+            TypeError, ValueError: `params.request_data` or `params.config` contain a value that is not JSON.
         """
         call = self._life.connecting(given=connection_params)
         try:
@@ -191,23 +191,25 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
         headers: Mapping[str, str] | None = None,
         timeout: Seconds | None = None,
     ) -> Any:
-        """Request a server to start a bot; connect to the bot with `connect(bundle)`.
+        """Request a server to start a bot. Connect to the bot with `connect(bundle)`.
 
-        `params.headers` and `params.request_data` are sent only to `base_url`'s own origin. The transport's name is
-        sent as ``transport`` unless `request_data` has one: Pipecat's runner chooses by it.
+        The client sends `params.headers` and `params.request_data` only to the origin of `base_url`. It sends the
+        transport's name as ``transport``, unless `request_data` has one. Pipecat's runner chooses by this name.
 
         Args:
-            endpoint: URL, or an `APIRequest`.
-            timeout: seconds; None: the client's connect timeout.
+            endpoint: The server's URL, or an `APIRequest`.
+            request_data: The JSON body of the request.
+            headers: Further headers of the request.
+            timeout (seconds): Limit of the call. None: the client's connect timeout.
 
         Returns:
             The server's answer, for `connect()`. It is also the payload of the event `bot_started`.
 
         Raises:
-            StartBotError: the request failed.
-            ConnectionTimeoutError: no answer in time.
-            BotAlreadyStartedError: a session is active or under way, or another call of `start_bot()` is.
-            DisconnectedError: `disconnect()` was called on another thread.
+            StartBotError: The request failed.
+            ConnectionTimeoutError: No answer arrived in time.
+            BotAlreadyStartedError: A session is active or being connected, or `start_bot()` is running.
+            DisconnectedError: Another thread called `disconnect()`.
         """
         request = api_request(endpoint, request_data, headers, timeout)
         call = self._life.starting(request)
@@ -224,7 +226,7 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
         headers: Mapping[str, str] | None = None,
         timeout: Seconds | None = None,
     ) -> BotReadyData:
-        """Call `start_bot()` and `connect()` under one limit. Arguments as of `start_bot()`, errors as of both."""
+        """Call `start_bot()` and `connect()` with one limit for both. Arguments: as `start_bot()`. Errors: as both."""
         request = api_request(endpoint, request_data, headers, timeout)
         call = self._life.connecting(start=request)
         try:
@@ -234,16 +236,16 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
             raise
 
     def disconnect(self) -> None:
-        """End the session, or the attempt that is under way. Idempotent, bounded (5 s), callable on any thread.
+        """End the session or the attempt to connect. Idempotent. Takes at most 5 s. Never raises.
 
-        Calls that wait for answers raise `DisconnectedError`. When it returns, the session's threads have ended and
-        `disconnected` was delivered. Inside a handler of this client, `disconnected` follows when the handler returns;
-        in manual mode, with the next `process_events()`. An attempt that has not opened its transport ends without
-        `disconnected`. Never raises.
+        Calls that wait for answers raise `DisconnectedError`. On return, the session's threads have ended, and handlers
+        of `disconnected` have run. If called in a handler of this client, `disconnected` follows when that handler
+        returns; in manual mode, with the next `process_events()`. An attempt that has not opened its transport ends
+        without `disconnected`.
 
-        Messages that were sent before leave first, as long as the server takes them. If some are left when the limit
-        passes, the `error` of `disconnected` says how many, and a warning is logged. Ctrl-C ends the call at once, and
-        the session nevertheless.
+        The client first sends the messages that are still queued, as long as the server accepts them. If the limit
+        passes before all are sent, the client logs a warning, and the `error` of `disconnected` says how many are lost.
+        Ctrl-C ends the call at once; the session ends nevertheless.
         """
         call = None
         try:
@@ -254,46 +256,46 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
             raise
 
     def wait(self, timeout: Seconds | None = None) -> CloseInfo:
-        """Wait until the session has ended, and every session that replaced it (`reconnect`).
+        """Wait until the session ends. While the client reconnects (`reconnect`), keep waiting.
 
-        If the last session has ended already, it returns at once. The handlers of `disconnected` have returned by then.
-        In manual mode it delivers events meanwhile. Ctrl-C interrupts it and leaves the session as it is.
+        Returns after the handlers of `disconnected`, or at once if the last session has ended already. Delivers events
+        in manual mode. Ctrl-C interrupts the call and leaves the session open.
 
         Args:
-            timeout: seconds; None: no limit.
+            timeout (seconds): Limit of the call. None: no limit.
 
         Returns:
-            How it ended, or why it was not replaced.
+            How the session ended, or why the client did not replace it.
 
         Raises:
-            BotNotReadyError: there was no session yet.
-            RequestTimeoutError: not within `timeout` seconds; the session goes on.
-            WouldDeadlockError: called inside a handler of this client during the session.
-            ForkedProcessError: the client was connected when the process forked.
+            BotNotReadyError: There was no session yet.
+            RequestTimeoutError: The session did not end within `timeout` seconds. It stays open.
+            WouldDeadlockError: Called in a handler of this client during the session.
+            ForkedProcessError: The client was connected when the process forked.
         """
         WAIT.or_none.check(timeout=timeout)
         return self._bus.streams.wait_for_end(timeout)
 
     def wait_until_ready(self, timeout: Seconds | None = None) -> None:
-        """Wait until there is a bot that is ready: return at once if there is, else when the next session has one.
+        """Wait until a bot is ready. Return at once if one is.
 
-        For calls between two sessions of a client that reconnects, and on threads beside that of the first `connect()`.
-        Pass a timeout where that may fail before it has a session. In manual mode it delivers events meanwhile.
+        For calls while the client reconnects, and for threads other than the one that first calls `connect()`. Pass a
+        timeout if that `connect()` may fail before it has a session. Delivers events in manual mode.
 
         Args:
-            timeout: seconds; None: no limit.
+            timeout (seconds): Limit of the call. None: no limit.
 
         Raises:
-            BotNotReadyError: the last session has ended, or could not begin, and is not replaced; the text says why.
-            RequestTimeoutError: not within `timeout` seconds.
-            WouldDeadlockError: called inside a handler of this client while no bot is ready.
-            ForkedProcessError: the client was connected when the process forked.
+            BotNotReadyError: The last session ended or failed to connect, and is not replaced. The text says why.
+            RequestTimeoutError: No bot was ready within `timeout` seconds.
+            WouldDeadlockError: Called in a handler of this client while no bot is ready.
+            ForkedProcessError: The client was connected when the process forked.
         """
         WAIT.or_none.check(timeout=timeout)
         self._life.wait_until_ready(timeout)
 
     def close(self) -> None:
-        """Call `disconnect()` and refuse further sessions: `connect()` raises from now on."""
+        """Call `disconnect()` and allow no further session. From now on `connect()` raises."""
         call = None
         try:
             call = self._life.ending(for_good=True)
@@ -308,14 +310,14 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
                 self.connect()
             return self
         except BaseException as error:
-            if not isinstance(error, RTVIError):  # an interrupt: there is no `with` that ends the session
+            if not isinstance(error, RTVIError):  # an interrupt: no `with` block will end the session
                 self.disconnect()
             raise
 
     def __exit__(self, *_: object) -> None:
         try:
             self.disconnect()
-        except BaseException:  # an interrupt, which may have been there before the call had begun
+        except BaseException:  # an interrupt, perhaps from before `disconnect()` was called
             self._life.ending().insist()
             raise
 
@@ -323,7 +325,7 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
 
     @property
     def state(self) -> TransportState:
-        """Return the state. In a forked child, whose parent holds the session, it is `disconnected`."""
+        """The state. In a forked child of the session's process it is `disconnected`."""
         return self._life.transport_state
 
     @property
@@ -333,30 +335,30 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
 
     @property
     def version(self) -> str:
-        """Return the version of this package."""
+        """The version of this package."""
         return __version__
 
     @property
     def transport(self) -> Transport | None:
-        """Return the transport of the current or last session; before the first one, the one that is tried first."""
+        """The transport of the current or last session. Before the first session: the transport to try first."""
         return self._life.transport
 
     @property
     def transport_expiry(self) -> float | None:
-        """Return the Unix time at which the server will end the session, if the transport knows it."""
+        """The Unix time at which the server will end the session. None if the transport doesn't know it."""
         transport = self._life.transport
         return transport.expiry if transport is not None else None
 
     def stats(self) -> ClientStats:
-        """Return counters of the current or last session: bytes, messages, audio, and what of it was dropped.
+        """Return counters of the current or last session: bytes, messages, audio, dropped audio and video.
 
-        Fast enough to be called every second. Never raises.
+        Fast enough to call every second. Never raises.
         """
         return self._life.stats()
 
     @property
     def params(self) -> RTVIClientParams:
-        """Return the parameters of the requests to your server. They may be changed or replaced at any time."""
+        """The parameters of the requests to your server. May be changed or replaced at any time."""
         return self._life.params
 
     @params.setter
@@ -364,7 +366,7 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
         self._life.params = from_mapping(RTVIClientParams, {} if value is None else value, "params")
 
     def construct_url(self, endpoint: str) -> str:
-        """Return the URL of an endpoint: "connect", "action", or a path below `params.base_url`.
+        """Return the URL of "connect", "action" or a path below `params.base_url`.
 
         Raises:
             RTVIError: `base_url` is missing.
@@ -381,31 +383,31 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
         overwrite: bool = False,
         max_bytes: int = 2**30,
     ) -> RecordingSession:
-        """Record the session, and those that follow: messages and states as JSON lines, audio as a stereo WAV file.
+        """Record the current session and later ones: messages and states as JSON lines, audio as a stereo WAV file.
 
-        It begins at the call, which may come before `connect()`, and ends with `close()` of the result, which is a
-        context manager, or with that of the client. The files can be read at any time, also after the process was
-        killed. Recording never holds up a session; what the disk does not take in time is counted in `lost`.
+        Recording starts with this call, also before `connect()`. It stops when the result or the client is closed; the
+        result is a context manager. The files can be read at any time, also after the process was killed. Recording
+        never delays a session: if the disk is too slow, the recording has gaps, which `lost` lists.
 
-        Secrets are replaced by ``***``: the tokens, headers and query values that this client knows, wherever they
-        occur, and strings whose name is that of a secret, such as ``api_key``. What people say stays as it is.
+        The recording has ``***`` in place of secrets. Secrets are the tokens, headers and query values that this client
+        knows, and strings with a name such as ``api_key``. The words of user and bot are not masked.
 
         Args:
-            path: of the files, ``NAME.jsonl`` and ``NAME.wav``, with one of these suffixes or none. The next session
-                of the client has ``NAME-2.jsonl``.
+            path: Path of the files ``NAME.jsonl`` and ``NAME.wav``, with one of these suffixes or none. The client's
+                next session is recorded as ``NAME-2.jsonl``.
             audio: False: no WAV file.
-            report: write a page that shows each session, ``NAME.html``, when the recording ends. If that fails, a
-                warning is logged.
-            redact: called with each row, on the thread that writes; returns the row, changed or not, or None to leave
-                it out.
-            overwrite: replace files that exist.
-            max_bytes: of the files of one session; the recording ends there.
+            report: True: write a page that shows each session, ``NAME.html``, when the recording stops. If that fails,
+                a warning is logged.
+            redact: A function that is called with each row, on the thread that writes. It returns the row, changed or
+                unchanged, or None to leave it out.
+            overwrite: True: replace existing files.
+            max_bytes: Limit of the files of one session in bytes. The recording stops there.
 
         Raises:
-            FileExistsError: there is a file of that name.
-            OSError: the file cannot be created.
-            TypeError, ValueError: an argument cannot be used.
-            NoThreadError: no thread can be started.
+            FileExistsError: A file of that name exists.
+            OSError: The file cannot be created.
+            TypeError, ValueError: An argument cannot be used.
+            NoThreadError: No thread can be started.
         """
         PATH.check(path=path)
         BOOL.check(audio=audio, report=report, overwrite=overwrite)
@@ -426,35 +428,35 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
     # -- helpers ------------------------------------------------------------------------------------------------------
 
     def register_helper(self, service: str, helper: HelperT) -> HelperT:
-        """Register the helper of one of the bot's services; from now on it gets the messages that it handles.
+        """Register a helper for one of the bot's services. From now on it gets the messages that it handles.
 
         Args:
-            service: key of the service, such as "llm".
-            helper: serves one service of one client.
+            service: Key of the service, such as "llm".
+            helper: The helper. It serves one service of one client.
 
         Returns:
             The helper.
 
         Raises:
-            RTVIError: the service has a helper, or the helper a service.
-            TypeError: it is not an `RTVIClientHelper`.
+            RTVIError: The service has a helper already, or the helper has a service.
+            TypeError: `helper` is not an `RTVIClientHelper`.
         """
         NAME.check(service=service)
         return self._helpers.register(self, service, helper)
 
     def get_helper(self, service: str) -> RTVIClientHelper | None:
-        """Return the helper of a service; None if it has none."""
+        """Return the helper of a service, or None."""
         NAME.check(service=service)
         return self._helpers.get(service)
 
     def unregister_helper(self, service: str) -> None:
-        """Unregister the helper of a service. Without effect if it has none."""
+        """Unregister the helper of a service. Does nothing if there is none."""
         NAME.check(service=service)
         self._helpers.unregister(service)
 
 
 def _page_maker() -> Callable[[Path], str]:
-    """Return a function that makes the page of a recording; the package has it from a layer above this one."""
+    """Return the function that makes the page of a recording. It is in a layer above this module."""
     from .. import Recording
 
     return lambda rows: Recording.load(rows).report()
@@ -470,12 +472,12 @@ def connect(
 ) -> RTVIClient:
     """Connect to the bot at `url`, and return the client when the bot is ready.
 
-    The client is a context manager: leaving it disconnects. The arguments are those of `RTVIClient.for_url()`, except
-    that `connect_timeout` is 30 s by default. None: no limit, which is also the default with a policy that repeats
-    the first `connect()`, as `ReconnectPolicy.forever()` does.
+    The client is a context manager, which disconnects on exit. The arguments are the same as for
+    `RTVIClient.for_url()`, but `connect_timeout` is 30 s by default. `connect_timeout=None` waits forever. This is also
+    the default if `reconnect` repeats the first `connect()`, as `ReconnectPolicy.forever()` does.
 
     Raises:
-        ConnectError: No transport reached the bot; `attempts` has all attempts.
+        ConnectError: No transport reached the bot. `attempts` lists all attempts.
         RTVIError: As `RTVIClient.connect()`.
         TypeError, ValueError: As `RTVIClient.for_url()`.
     """

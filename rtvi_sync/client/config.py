@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 class BotConfig(ClientBase):
     """Config of bots that have one: RTVI 0.3, and 1.x bots that kept it.
 
-    A config is a list of `RTVIClientConfigOption(service, [ConfigOption(name, value)])`; mappings of that shape are
-    taken, too. A config that is returned is a deep copy.
+    A config is a list of `RTVIClientConfigOption(service, [ConfigOption(name, value)])`. Mappings of that shape are
+    accepted, too. A returned config is a deep copy.
 
-    In addition to the errors listed there, methods that send a request raise `BotNotReadyError`, `DisconnectedError`,
-    `RequestTimeoutError`, `RequestRejectedError`, `ProtocolError` (the answer cannot be decoded) and
-    `UnsupportedFeatureError` (the bot's version has no config, or the bot said so). Their `timeout` is in seconds;
-    omitted: the client's `request_timeout`; None: no limit.
+    Methods that send a request may also raise `BotNotReadyError`, `DisconnectedError`, `RequestTimeoutError`,
+    `RequestRejectedError`, `ProtocolError` (the answer cannot be decoded) and `UnsupportedFeatureError` (the bot's
+    version has no config, or the bot said so). Their `timeout` is the limit of the call in seconds; default: the
+    client's `request_timeout`; None: no limit.
     """
 
     @property
     def config(self) -> Config | None:
-        """Return the bot's config as last received: after `connect()`, and after each `config` message. None: it sent
+        """The bot's config as last received: after `connect()`, and after each `config` message. None: the bot has sent
         none.
         """
         config = self._life.config
@@ -45,18 +45,18 @@ class BotConfig(ClientBase):
     def update_config(
         self, config: ConfigLike, interrupt: bool = False, timeout: Timeout = DEFAULT_TIMEOUT
     ) -> RTVIMessage:
-        """Change options of the bot; those that are not in `config` stay. `config` and `config_updated` follow.
+        """Change options of the bot; all other options stay. The events `config` and `config_updated` follow.
 
         Args:
-            config: the options to change.
-            interrupt: True: at once, and the bot is interrupted. False: after its current turn.
+            config: The options to change.
+            interrupt: True: change them at once, and interrupt the bot. False: after its current turn.
 
         Returns:
             The bot's message with its whole config.
 
         Raises:
-            ConfigUpdateError: the bot refused it; `message_error` follows.
-            TypeError: `config` is none, or holds something that is not JSON.
+            ConfigUpdateError: The bot refused the change. The event `message_error` follows.
+            TypeError: `config` is not a config, or contains a value that is not JSON.
         """
         BOOL.check(interrupt=interrupt)
         answer = self._ask(
@@ -72,7 +72,7 @@ class BotConfig(ClientBase):
     def get_service_options_from_config(
         self, service_key: str, config: ConfigLike | None = None, timeout: Timeout = DEFAULT_TIMEOUT
     ) -> RTVIClientConfigOption | None:
-        """Return the options of a service in `config`; without it, in the bot's, which is requested.
+        """Return the options of a service in `config`. Without `config`, request the bot's.
 
         Returns:
             The service's entry, or None if there is no such service.
@@ -87,7 +87,7 @@ class BotConfig(ClientBase):
         config: ConfigLike | None = None,
         timeout: Timeout = DEFAULT_TIMEOUT,
     ) -> Any:
-        """Return the value of an option in `config`; without it, in the bot's, which is requested.
+        """Return the value of an option in `config`. Without `config`, request the bot's.
 
         Returns:
             The value, or None if there is no such service or option.
@@ -98,17 +98,17 @@ class BotConfig(ClientBase):
     def set_service_option_in_config(
         self, service_key: str, options: OptionsLike, config: ConfigLike | None = None
     ) -> Config:
-        """Return a config with an option, or a list of them, set. It changes nothing by itself: pass it to
+        """Return a config with one or more options of a service set. Changes nothing by itself: pass the result to
         `update_config()`.
 
         Args:
-            service_key: a service that `config` lacks is appended.
-            options: `ConfigOption(name, value)`, a mapping of that shape, or a list of them.
-            config: the config to start from; without it, `client.config`, for which the bot must be ready.
+            service_key: The service. If `config` lacks it, it is appended.
+            options: A `ConfigOption(name, value)`, a mapping of that shape, or a list of them.
+            config: The config to start from. None: `client.config`, for which the bot must be ready.
 
         Raises:
-            BotNotReadyError: there is neither `config` nor a ready bot that has sent one.
-            UnsupportedFeatureError: there is no `config`, and bots of this version have none.
+            BotNotReadyError: There is no `config`, and no ready bot that has sent one.
+            UnsupportedFeatureError: There is no `config`, and bots of this version have none.
             TypeError: `config` or `options` have another shape.
         """
         NAME.check(service_key=service_key)

@@ -1,4 +1,4 @@
-"""`connect()` from top to bottom: its attempts, the candidates of each, and the steps of one, under one deadline."""
+"""The whole of `connect()`: its attempts, the candidates of each, and the steps of one, under one deadline."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = package_logger(__name__)
 
-# Without a limit, the log says this often, in seconds, what the call waits for.
+# Without a limit, the log reports at this interval, in seconds, why the call still waits.
 _REMINDER_INTERVAL = 10.0
 
-# A client without limits waits for its bot without end, but not for a config that the bot may not have.
+# A client without limits waits forever for its bot, but not for a config that the bot may not have.
 _CONFIG_TIMEOUT = 10.0
 
 # The seconds that a silent bot gets while other candidates remain, if there is no limit.
@@ -61,7 +61,7 @@ _DOING = {
     "bot-ready": "waiting for the bot to be ready",
 }
 
-_NOT_BEGUN = "The session could not begin"
+_NOT_BEGUN = "The session could not start"
 
 RAISE = (
     "raise the limit (connect_timeout= of the client, or attempt_timeout= of its reconnect policy, in seconds, or "
@@ -72,15 +72,15 @@ _ADVICE = {
     "devices": "See which device, source or sink does not answer",
     "http": "Check that the server answers",
     "transport": "Check that the bot's address can be reached",
-    "bot-ready": "A bot without RTVI (in Pipecat: enable_rtvi=False) is never ready, nor is one of RTVI 0.3 that does "
-    "not know its config. See the bot's log",
+    "bot-ready": "A bot without RTVI (in Pipecat: enable_rtvi=False) is never ready, and neither is one of RTVI 0.3 "
+    "that does not know its config. See the bot's log",
 }
 
 
 @functools.cache
 @system_failures_as(TransportStartError, "The code that a session needs could not be imported")
 def import_for_session(*, reconnects: bool) -> None:
-    """Import what a session needs for its calls and for turns: later the process may have no descriptor left to do so.
+    """Import the modules that a session needs for its calls and turns. Later the process may have no descriptor left.
 
     The payloads of other events are imported by the call that adds the first listener.
     """
@@ -103,10 +103,10 @@ class Connect(Operation[BotReadyData]):
     """One call of `connect()`, with all its attempts.
 
     Args:
-        life: as of `Operation`.
-        given: parameters of the transport that the application passed; None: as the client's parameters say.
-        start: a request that starts the bot instead of the default one.
-        deadline: limit of the call.
+        life: As for `Operation`.
+        given: The transport's parameters from the application. None: from the client's parameters.
+        start: A request that starts the bot instead of the default one.
+        deadline: Limit of the call.
     """
 
     def __init__(self, life: Life, given: Any, start: APIRequest | None, deadline: Deadline) -> None:
@@ -115,12 +115,12 @@ class Connect(Operation[BotReadyData]):
         self._start = start
         self._deadline = deadline
         self._policy = life.policy
-        self._candidate: Candidate | None = None  # tried last
+        self._candidate: Candidate | None = None  # the last one tried
         self._has_next = False  # another candidate may follow the current one
         self._limit = deadline  # of the current attempt
 
     def _perform(self, life: Life) -> BotReadyData:
-        """Make attempts until one leads to a bot: one, or more if the policy includes the first connect."""
+        """Make one attempt, or several if the policy includes the first connect, until one leads to a bot."""
         policy = self._policy
         try:
             life.check_usable()
@@ -157,13 +157,13 @@ class Connect(Operation[BotReadyData]):
     def _attempt(self, life: Life) -> BotReadyData:
         """Try the candidates, one after the other, until one leads to a bot.
 
-        A silent candidate is left early while others remain, and tried again with the rest of the time if none of them
-        leads to a bot.
+        A silent candidate is left early while others remain. If none of them leads to a bot, it is tried again with the
+        rest of the time.
 
         Raises:
-            ConnectionTimeoutError: the deadline has passed.
-            ConnectError: several candidates failed.
-            RTVIError: the only candidate failed, or the error is that of all candidates.
+            ConnectionTimeoutError: The deadline has passed.
+            ConnectError: Several candidates failed.
+            RTVIError: The only candidate failed, or the error applies to all candidates.
         """
         if not life.candidates:
             raise InvalidTransportParamsError(
@@ -177,13 +177,13 @@ class Connect(Operation[BotReadyData]):
         has_followed = False
         try:
             while True:
-                # 1. The next candidate. Its errors report its own time.
+                # 1. Take the next candidate. Its errors report its own time.
                 candidate = self._candidate = untried.popleft()
                 self._has_next = bool(untried or left_early)
                 deadline = Deadline(limit.remaining()) if failures else limit
                 before = self.session
                 try:
-                    # 2. Its session, until the bot is ready.
+                    # 2. Run its session until the bot is ready.
                     others = len(untried) + len(left_early)
                     patience = self._patience(candidate, deadline, failures, others, turn) if others else None
                     return self.connect_session(self, life, candidate, deadline, patience)
@@ -209,9 +209,9 @@ class Connect(Operation[BotReadyData]):
     def _patience(
         self, candidate: Candidate, deadline: Deadline, failures: Sized, others: int, turn: int
     ) -> float | None:
-        """Return the seconds for which `candidate` may be silent; None: until the deadline.
+        """Return the seconds for which `candidate` may stay silent. None: until the deadline.
 
-        Most of the time is for the first one, because a bot whose transport is open probably loads its models.
+        The first candidate gets most of the time, because a bot whose transport is open is probably loading its models.
         """
         remaining = deadline.remaining()
         if turn and remaining is not None:
@@ -241,7 +241,7 @@ class Connect(Operation[BotReadyData]):
         return Attempt(session, request, deadline, life.request_timeout, patience).run(life.transport_options(session))
 
     def connect_again(self, reconnect: Reconnect) -> Session:
-        """Connect for `reconnect` as this call did last, with a new request; return the session, whose bot is ready."""
+        """Connect for `reconnect` as this call did last, with a new request. Return the session, whose bot is ready."""
         life, candidate = reconnect.life, self._candidate
         assert candidate is not None, "there was a session"
         limit = limit_attempt(self._policy, Deadline(life.limit_of(self._start)))
@@ -259,7 +259,7 @@ class Connect(Operation[BotReadyData]):
     # -- the end of its session: on the close thread -------------------------------------------------------------------
 
     def after(self, session: Session) -> bool:
-        """Decide as in the base; the next candidate gets the devices of one that has not used them."""
+        """Decide as in the base class. The next candidate gets the devices of one that has not used them."""
         follows = super().after(session)
         if follows and session.may_leave_devices:
             life = self._life()
@@ -289,11 +289,11 @@ class Attempt:
     """The steps from a new session to a ready bot, or to the session's end.
 
     Args:
-        session: the session, which has not started.
+        session: The session, which has not started.
         request: Returns the transport's parameters.
         deadline: Limit of the attempt.
-        config_timeout: Seconds to wait for the config of a bot that has not sent it with `bot-ready`; None: 10.
-        patience: Seconds from the opening of the transport until the bot must be ready; None: until the deadline.
+        config_timeout: Seconds to wait for the config of a bot that has not sent it with `bot-ready`. None: 10.
+        patience: Seconds from the opening of the transport until the bot must be ready. None: until the deadline.
     """
 
     def __init__(
@@ -311,7 +311,7 @@ class Attempt:
         self._patience = patience
         self._phase = "begin"
         self._until = deadline  # the deadline, or the end of the patience
-        self._error: BaseException | None = None  # of the connect thread, if the session has ended by it
+        self._error: BaseException | None = None  # the connect thread's, if it has ended the session
 
     # -- on the calling thread ----------------------------------------------------------------------------------------
 
@@ -319,14 +319,14 @@ class Attempt:
         """Connect the session, whose transport gets `options`. Blocks until the bot is ready.
 
         Raises:
-            ConnectionTimeoutError: the deadline passed first.
-            RTVIError: what else went wrong; the session has ended.
-            KeyboardInterrupt: Ctrl-C; the attempt is abandoned.
+            ConnectionTimeoutError: The deadline passed first.
+            RTVIError: Another failure. The session has ended.
+            KeyboardInterrupt: Ctrl-C. The attempt is abandoned.
         """
         session = self._session
         try:
             session.check_wanted()
-            # Before the thread starts, because the limit may pass until it runs: an attempt fails from `initializing`.
+            # Before the thread starts, because the limit may pass before it runs. An attempt fails from `initializing`.
             session.move(TransportState.INITIALIZING)
             task = session.connecting = PoolTask("connect", self._work, options)
             with system_failures_as(TransportStartError, _NOT_BEGUN):
@@ -344,7 +344,7 @@ class Attempt:
     def _wait(self) -> None:
         """Wait until the bot is ready or the session has ended, up to the deadline or the end of the patience."""
         session, until = self._session, None
-        while until is not self._until:  # the connect thread sets the end of the patience meanwhile
+        while until is not self._until:  # the connect thread sets the end of the patience during the wait
             until = self._until
             settled = session.wait_settled
             if self._patience is not None:
@@ -381,7 +381,7 @@ class Attempt:
         advice = None if error.reason else _diagnosis(self._session)
         if advice is None:
             if info.initiator == "client" or isinstance(info.error, RTVIError):
-                return error  # it says what to do
+                return error  # the error has its advice
             advice = "See the bot's log"
         text = f"{info.describe()} before the bot was ready. {advice}"
         return DisconnectedError(text, code=info.code, reason=info.reason, initiator=info.initiator)
@@ -394,7 +394,7 @@ class Attempt:
             session.fetch_config(Deadline(self._deadline.at_most(self._config_timeout)))
         except (BotNotReadyError, DisconnectedError):  # the bot was ready, so the session has ended since
             session.end_and_wait(session.close_info, linger=EndLimits.LINGER)
-            # The bot was ready, so its loss may be followed by a reconnect, as it would be a moment later.
+            # The bot was ready, so a reconnect may follow its loss, just as it would a moment later.
             if not session.follows:
                 raise session.close_info.as_error() from None
 
@@ -411,7 +411,7 @@ class Attempt:
     def _steps(self, options: TransportOptions) -> None:
         session = self._session
         transport, signal = session.transport, session.abort.signal
-        step: str | None = None  # what the transport, which may be the application's, does now
+        step: str | None = None  # the transport's current step; the transport may be the application's
         try:
             # 1. The transport and its devices.
             self._phase, step = "devices", "could not be prepared"
@@ -460,12 +460,12 @@ class Attempt:
 
 
 def time_was_spent(phase: str) -> str:
-    """Return where the time of a call went, and the advice for it, without its full stop."""
+    """Return how a call spent its time, and the advice for it, without its full stop."""
     return f"the time was spent on {_DOING[phase]}. {_ADVICE[phase]}"
 
 
 def wait_for(wait: Callable[[Deadline], bool], deadline: Deadline, call: str, doing: Callable[[], str]) -> bool:
-    """Return whether `wait()` has returned True before `deadline`. Without a limit, log what the call waits for."""
+    """Return whether `wait()` returned True before `deadline`. Without a limit, log why the call still waits."""
     while not wait(Deadline(deadline.at_most(_REMINDER_INTERVAL))):
         if deadline.expired:
             return False
@@ -485,7 +485,7 @@ def _diagnosis(session: Session) -> str | None:
 
 
 def _told(session: Session, ask: Callable[[], str | None]) -> str | None:
-    """Return what the transport, which may be the application's, says of its state."""
+    """Return the transport's description of its state. The transport may be the application's."""
     try:
         return ask()
     except Exception:
@@ -494,10 +494,10 @@ def _told(session: Session, ask: Callable[[], str | None]) -> str | None:
 
 
 def _end_by(error: BaseException) -> CloseInfo:
-    """Return how a session ends whose attempt raised `error`."""
+    """Return how a session ends if its attempt raised `error`."""
     if isinstance(error, KeyboardInterrupt):
-        return BY_CLIENT  # the application interrupts its own call, which is no failure
-    # A copy, because the error gets a traceback on its way to the caller, and that would keep the client alive.
+        return BY_CLIENT  # the application interrupts its own call, which is not a failure
+    # A copy, because the error gets a traceback on its way to the caller, which would keep the client alive.
     kept = fresh_copy(error)
     if isinstance(error, DisconnectedError):
         return CloseInfo(code=error.code, reason=error.reason, initiator=error.initiator, error=kept)

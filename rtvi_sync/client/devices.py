@@ -15,22 +15,23 @@ from .base import ClientBase
 
 
 class ClientDevices(ClientBase):
-    """Devices and tracks. Every method may be called on any thread. A microphone or speaker of the machine needs
-    PyAudio or sounddevice; see docs/guides/audio.md.
+    """Devices and tracks. Every method may be called on any thread.
+
+    A microphone or speaker of the machine needs PyAudio or sounddevice; see docs/guides/audio.md.
     """
 
     def init_devices(self) -> None:
         """Open microphone, speaker and camera before there is a session, to show levels and choose among them.
 
-        A device that is disabled is not opened, nor one that the transport does not carry. Nothing is sent before the
-        bot is ready. The devices stay open until `disconnect()`, or the end of the session that `connect()` starts. In
-        a session, it opens those that are not open yet.
+        Does not open disabled devices, or devices that the transport doesn't carry. Sends nothing before the bot is
+        ready. The devices stay open until `disconnect()`, or until the end of the session that `connect()` starts. In a
+        session, opens the devices that are not open yet.
 
         If a default device is missing, the event `device_error` reports it.
 
         Raises:
-            DeviceError: a device that was requested by its id cannot be used.
-            MissingExtraError: a device needs a library that is not installed; the message says how to install it.
+            DeviceError: A device that was requested by its id cannot be used.
+            MissingExtraError: A device needs a library that is not installed. The message says how to install it.
         """
         self._life.init_devices()
 
@@ -38,56 +39,54 @@ class ClientDevices(ClientBase):
         """Return the microphones that are present.
 
         Raises:
-            MissingExtraError: PyAudio, or the library under it, is not installed; the message says how to install it.
-            DeviceError: the machine's sound system does not answer.
+            MissingExtraError: PyAudio, or the library under it, is not installed. The message says how to install it.
+            DeviceError: The machine's sound system does not answer.
         """
         return self._life.media.devices("mic")
 
     def get_all_speakers(self) -> list[MediaDeviceInfo]:
-        """Return the speakers that are present. Errors as of `get_all_mics()`."""
+        """Return the speakers that are present. Errors: as `get_all_mics()`."""
         return self._life.media.devices("speaker")
 
     def get_all_cams(self) -> list[MediaDeviceInfo]:
-        """Return the cameras that are present. Errors as of `get_all_mics()`, for OpenCV."""
+        """Return the cameras that are present. Errors: as `get_all_mics()`, for OpenCV."""
         return self._life.media.devices("cam")
 
     @property
     def selected_mic(self) -> MediaDeviceInfo | None:
-        """Return the microphone that is used, or will be; None: the default, which was not opened yet, or a source
-        object.
-        """
+        """The microphone in use, or for the next session. None: the default, not opened yet, or a source object."""
         return self._life.media.mic.info
 
     @property
     def selected_speaker(self) -> MediaDeviceInfo | None:
-        """Return the speaker that is used, or will be; None: the default, not opened yet, or a sink object."""
+        """The speaker in use, or for the next session. None: the default, not opened yet, or a sink object."""
         return self._life.media.speaker.info
 
     @property
     def selected_cam(self) -> MediaDeviceInfo | None:
-        """Return the camera that is used, or will be; None: the default, not opened yet, or a source object."""
+        """The camera in use, or for the next session. None: the default, not opened yet, or a source object."""
         return self._life.media.cam.info
 
     def update_mic(self, device_id: MicChoice) -> None:
-        """Use another microphone, in this session and later ones. In a session the local track goes on.
+        """Use another microphone, in this session and later ones. In a session the local track continues.
 
-        The event `mic_updated` reports which one it is, in a session and after `init_devices()`.
+        The event `mic_updated` reports the new one, in a session and after `init_devices()`.
 
         Args:
-            device_id: one of `get_all_mics()`, or its id; None: the system's default; False: none; or a source object,
-                a file as a `Path`, or a function as of `CallbackSource`.
+            device_id: One of `get_all_mics()`, or its id. None: the system's default. False: no microphone. Or a source
+                object, a file as a `Path`, or a function as of `CallbackSource`.
 
         Raises:
-            DeviceError: it cannot be used; the old one goes on.
-            MissingExtraError: it needs a library that is not installed.
-            TypeError: it is none of these.
-            ValueError: it is the name of a file, which is passed as a `Path`.
+            DeviceError: The device cannot be used. The old one stays in use.
+            MissingExtraError: The device needs a library that is not installed.
+            TypeError: `device_id` is none of these.
+            ValueError: `device_id` is a file name. Pass it as a `Path`.
         """
         CHOICES["mic"].check(device_id=device_id)
         self._update("mic", device_id)
 
     def update_speaker(self, device_id: SpeakerChoice) -> None:
-        """Use another speaker, in this session and later ones; audio that was not played yet is played there. Like
+        """Use another speaker, in this session and later ones. It also plays the audio that was not played yet. Like
         `update_mic()`.
         """
         CHOICES["speaker"].check(device_id=device_id)
@@ -101,12 +100,15 @@ class ClientDevices(ClientBase):
     def enable_mic(self, enable: bool) -> None:
         """Unmute or mute the microphone, in this session and later ones.
 
-        Muting closes the device within 100 ms, so that its light goes off; a source of the application is not read. The
-        bot gets 1 s of silence, then nothing.
+        Muting closes the device within 100 ms, so that its light goes off. A source of the application is no longer
+        read. The bot gets 1 s of silence, then no audio.
+
+        Args:
+            enable: True: unmute. False: mute.
 
         Raises:
-            UnsupportedFeatureError: to unmute it, in a session whose transport carries no audio.
-            DeviceError, MissingExtraError: a microphone that was requested by its id cannot be opened.
+            UnsupportedFeatureError: It cannot be unmuted, because the session's transport carries no audio.
+            DeviceError, MissingExtraError: A microphone that was requested by its id cannot be opened.
         """
         BOOL.check(enable=enable)
         self._life.media.settings.mic = enable  # also if the transport has devices of its own
@@ -114,37 +116,43 @@ class ClientDevices(ClientBase):
 
     @property
     def is_mic_enabled(self) -> bool:
-        """Return whether the microphone is not muted."""
+        """True if the microphone is not muted."""
         return self._life.media.settings.mic
 
     def enable_cam(self, enable: bool) -> None:
-        """Turn the camera on or off, in this session and later ones. Off, the device is closed.
+        """Turn the camera on or off, in this session and later ones. Turning it off closes the device.
+
+        Args:
+            enable: True: on. False: off.
 
         Raises:
-            UnsupportedFeatureError: the transport carries no video; the event `unsupported_feature` fires, too.
-            DeviceError, MissingExtraError: a camera that was requested by its id cannot be opened.
+            UnsupportedFeatureError: The transport carries no video. The event `unsupported_feature` fires, too.
+            DeviceError, MissingExtraError: A camera that was requested by its id cannot be opened.
         """
         BOOL.check(enable=enable)
         self._enable_video("cam", enable)
 
     @property
     def is_cam_enabled(self) -> bool:
-        """Return whether the camera is on. A transport without video sends nothing of it."""
+        """True if the camera is on. Transports without video ignore it."""
         return self._life.media.settings.cam
 
     def enable_screen_share(self, enable: bool) -> None:
-        """Begin or end sharing the screen of this machine.
+        """Start or stop sharing the screen of this machine.
+
+        Args:
+            enable: True: start. False: stop.
 
         Raises:
-            UnsupportedFeatureError: the transport carries no video; the event `unsupported_feature` fires, too.
-            DeviceError, MissingExtraError: the screen cannot be read; the event `screen_share_error` fires, too.
+            UnsupportedFeatureError: The transport carries no video. The event `unsupported_feature` fires, too.
+            DeviceError, MissingExtraError: The screen cannot be read. The event `screen_share_error` fires, too.
         """
         BOOL.check(enable=enable)
         self._enable_video("screen-share", enable)
 
     @property
     def is_sharing_screen(self) -> bool:
-        """Return whether the screen is shared."""
+        """True if the screen is shared."""
         return self._life.media.settings.screen
 
     def enable_speaker(self, enable: bool) -> None:
@@ -154,16 +162,15 @@ class ClientDevices(ClientBase):
 
     @property
     def is_speaker_enabled(self) -> bool:
-        """Return whether the speaker is not muted."""
+        """True if the speaker is not muted."""
         return self._life.media.settings.speaker
 
     @property
     def speaker_volume(self) -> float:
-        """Return the volume of the speaker, 0.0 to 1.0. May be set at any time; sinks and tracks get the bot's audio
-        unchanged.
+        """The volume of the speaker, 0.0 to 1.0. May be set at any time. It does not affect sinks and tracks.
 
         Raises:
-            TypeError, ValueError: it is set to something else.
+            TypeError, ValueError: It is set to another value.
         """
         return self._life.media.settings.volume
 
@@ -173,16 +180,16 @@ class ClientDevices(ClientBase):
 
     @property
     def media_state(self) -> MediaState:
-        """Return the status of microphone, speaker and camera."""
+        """The status of microphone, speaker and camera."""
         return self._life.media.state
 
     def tracks(self) -> Tracks:
-        """Return the tracks of the client and the bot that exist now."""
+        """Return the current tracks of the client and the bot."""
         return self._in_charge.tracks()
 
     @property
     def _in_charge(self) -> Transport | Media:
-        """Return what the devices obey now: the transport of a session, which may have devices of its own, or Media."""
+        """Return the owner of the devices now: the transport of a session, which may have its own, or Media."""
         transport = self._life.transport_in_use()
         return transport if transport is not None else self._life.media
 

@@ -25,15 +25,15 @@ class ClientEvents(ClientBase):
     @overload
     def on(self, event: str | RTVIEvent, handler: F) -> F: ...
     def on(self, event: str | RTVIEvent, handler: F | None = None) -> F | Callable[[F], F]:
-        """Call `handler(payload)`, or `handler()` if it takes nothing, for each `event`. Also a decorator.
+        """Call `handler(payload)`, or `handler()` if it takes no argument, for each `event`. Also a decorator.
 
-        Handlers of one client run one at a time, in the order of the events, never on an I/O thread. They are held
-        strongly; a handler that is registered twice is called twice. If a handler raises, the error is logged and
-        published as `handler_error`.
+        The handlers of one client run one at a time, in the order of the events, never on an I/O thread. The client
+        holds a strong reference to each handler. A handler that is registered twice is called twice. If a handler
+        raises, the client logs the error and publishes `handler_error`.
 
         Raises:
-            ValueError: there is no such event.
-            TypeError: the handler cannot be called so, or is a coroutine or generator function.
+            ValueError: There is no such event.
+            TypeError: The handler cannot be called with these arguments, or is a coroutine or generator function.
         """
         return self._add(event, handler, once=False)
 
@@ -42,28 +42,28 @@ class ClientEvents(ClientBase):
     @overload
     def once(self, event: str | RTVIEvent, handler: F) -> F: ...
     def once(self, event: str | RTVIEvent, handler: F | None = None) -> F | Callable[[F], F]:
-        """Call `handler` for the next `event` only; otherwise like `on()`."""
+        """Call `handler` for the next `event` only. Otherwise like `on()`."""
         return self._add(event, handler, once=True)
 
     def off(self, event: str | RTVIEvent, handler: Callable[..., Any] | None = None) -> None:
-        """Stop calling `handler`, however often it is registered, for `event`; without it, every handler."""
+        """Unregister `handler` for `event`, however often it is registered. Without `handler`: every handler."""
         if handler is not None:
             FUNCTION.check(handler=handler)
         self._bus.remove(event, handler)
 
     def events(self, *events: str | RTVIEvent, timeout: Seconds | None = None) -> EventStream:
-        """Return the `events` (none: all) from now on, as an iterator and context manager.
+        """Return an iterator and context manager of `events`, from now on. Without arguments: of all events.
 
-        It ends with the session that is active or under way, and with the next one if there is none; a call of
-        `connect()` that fails counts as one, however many attempts it makes. When an event is returned, every handler
-        of earlier events has returned.
+        It ends with the current session or connection attempt. If there is none, it ends with the next session. A call
+        of `connect()` that fails counts as one session, however many attempts it makes. When the iterator returns an
+        event, every handler of earlier events has returned.
 
         Args:
-            timeout: seconds to wait for each event; then `RequestTimeoutError`. None: no limit.
+            timeout (seconds): Limit for each event; then `RequestTimeoutError`. None: no limit.
 
         Raises:
-            ValueError: there is no such event.
-            ForkedProcessError: the client was connected when the process forked.
+            ValueError: There is no such event.
+            ForkedProcessError: The client was connected when the process forked.
         """
         WAIT.or_none.check(timeout=timeout)
         self._use_turns(*(event_from(event, "events") for event in events))
@@ -77,16 +77,21 @@ class ClientEvents(ClientBase):
     ) -> Event:
         """Wait for the next `event` for which `where(event)` is true.
 
-        It listens from the call on: an event that an earlier call of yours causes may have passed by then. In that case
-        open `events()` first.
+        Events from before the call don't count. If your own call causes the event, it may fire before `wait_for()` is
+        called. In that case open `events()` first.
+
+        Args:
+            event: The event.
+            where: Called with each such event. None: the next one counts.
+            timeout (seconds): Limit of the call. None: no limit.
 
         Raises:
-            RequestTimeoutError: not within `timeout` seconds.
-            DisconnectedError: the session ended first; also if it has ended already and no other has begun, unless
-                `event` is one that begins a session (`bot_ready`, for instance).
-            WouldDeadlockError: called inside a handler of this client.
-            ForkedProcessError: the client was connected when the process forked.
-            TypeError: `where` is no function. Pass a time limit as ``timeout=5``.
+            RequestTimeoutError: No such event within `timeout` seconds.
+            DisconnectedError: The session ended first, or had ended before the call. If `event` can start a session, as
+                `bot_ready` can, the call waits for the next session instead.
+            WouldDeadlockError: Called in a handler of this client.
+            ForkedProcessError: The client was connected when the process forked.
+            TypeError: `where` is not a function. Pass a time limit as ``timeout=5``.
         """
         _WHERE.check(where=where)
         WAIT.or_none.check(timeout=timeout)
@@ -94,19 +99,19 @@ class ClientEvents(ClientBase):
         return self._bus.streams.wait_for(event, where, timeout)
 
     def process_events(self, timeout: Seconds | None = 0.0) -> int:
-        """Wait up to `timeout` seconds for a first event, then run the handlers of all that are queued. In manual mode.
+        """Wait up to `timeout` seconds for an event, then run the handlers of all queued events. In manual mode.
 
-        It waits no longer when a session has ended.
+        The wait also ends when a session ends.
 
         Args:
-            timeout: seconds; None: no limit.
+            timeout (seconds): Limit of the wait. None: no limit.
 
         Returns:
-            How many events with a listener were delivered, and functions called that the bot's model calls.
+            The number of delivered events that had a listener, plus the functions run for the bot's model.
 
         Raises:
-            RTVIError: the client is not in manual mode.
-            WouldDeadlockError: called inside a handler.
+            RTVIError: The client is not in manual mode.
+            WouldDeadlockError: Called in a handler.
         """
         WAIT.or_none.check(timeout=timeout)
         return self._bus.run_queued(Deadline(timeout))

@@ -27,19 +27,19 @@ def _event_key(name: str) -> str:
 
 
 class RTVIClientHelper:
-    """Base of helpers. One helper serves one service of one client.
+    """Base class of helpers. One helper serves one service of one client.
 
-    A subclass adds methods that call `self.client.action()`. It names in `message_types` the bot's messages that it
-    handles in `handle_message()`, and in `event_names` the events that it makes of them by `emit()`.
+    A subclass adds methods that call `self.client.action()`. It lists in `message_types` the bot's messages that
+    `handle_message()` handles, and in `event_names` the events that it makes from them by `emit()`.
 
     Args:
-        callbacks: functions to call for its events: ``{"on_<event>": function}``.
+        callbacks: Functions to call for the helper's events: ``{"on_<event>": function}``.
 
     Raises:
-        TypeError: there is no such event, or the function cannot be called so.
+        TypeError: There is no such event, or the function cannot be called with its payload.
     """
 
-    #: Wire types of the messages that `handle_message()` is called with.
+    #: Wire types of the messages that `handle_message()` takes.
     message_types: ClassVar[Sequence[str]] = ()
     #: Names of the events that the helper emits, in snake_case.
     event_names: ClassVar[Sequence[str]] = ()
@@ -66,10 +66,10 @@ class RTVIClientHelper:
 
     @property
     def client(self) -> RTVIClient:
-        """Return the client that the helper is registered with.
+        """The client with which the helper is registered.
 
         Raises:
-            RTVIError: it is not registered, or the client was collected.
+            RTVIError: The helper is not registered, or the client was collected.
         """
         client = self._client() if self._client is not None else None
         if client is None:
@@ -78,10 +78,10 @@ class RTVIClientHelper:
 
     @property
     def service(self) -> str:
-        """Return the service that the helper is registered for.
+        """The service for which the helper is registered.
 
         Raises:
-            RTVIError: it is not registered.
+            RTVIError: The helper is not registered.
         """
         if self._service is None:
             raise self._unregistered_error()
@@ -95,18 +95,18 @@ class RTVIClientHelper:
         return self.message_types
 
     def handle_message(self, message: RTVIMessage) -> None:
-        """Handle a message of one of `message_types`. Called like handlers of events: in order, one at a time for each
+        """Handle a message of one of `message_types`. Called like event handlers: in order, one at a time for each
         client.
 
         Args:
-            message: as the bot sent it, in a session or in the answer to a single-turn action.
+            message: The bot's message, from a session or from the answer to a single-turn action.
         """
 
     def on_registered(self) -> None:
         """Prepare to serve `client` and `service`. Called on the thread that registers the helper, before the first
         message.
 
-        If it raises, `register_helper()` raises the error, and the helper is not registered.
+        If it raises, `register_helper()` raises the same error, and the helper is not registered.
         """
 
     def on_unregistered(self) -> None:
@@ -115,11 +115,11 @@ class RTVIClientHelper:
     # -- events of its own --------------------------------------------------------------------------------------------
 
     def on(self, event: str, handler: F) -> F:
-        """Call `handler(payload)`, or `handler()` if it takes nothing, for each `event` of the helper.
+        """Call `handler(payload)`, or `handler()` if it takes no argument, for each `event` of the helper.
 
         Raises:
-            ValueError: it has no such event.
-            TypeError: the handler cannot be called so, or is a coroutine or generator function.
+            ValueError: The helper has no such event.
+            TypeError: The handler cannot be called with these arguments, or is a coroutine or generator function.
         """
         self._handlers_of(event).append((handler, takes_payload(handler)))
         return handler
@@ -133,10 +133,10 @@ class RTVIClientHelper:
                 handlers.remove(entry)
 
     def emit(self, event: str, payload: Any = None) -> None:
-        """Call the handlers of `event`. For subclasses, inside `handle_message()`.
+        """Call the handlers of `event`. For subclasses, in `handle_message()`.
 
         Raises:
-            Exception: the first that a handler raised, after all were called; the client publishes it as
+            Exception: The first error of a handler, after all handlers were called. The client publishes it as
                 `handler_error`.
         """
         failures = []
@@ -183,7 +183,7 @@ class HelperRegistry:
             raise RTVIError(f"This helper serves {helper._service!r} already; make one for each service")
         helper._client, helper._service = weakref.ref(client), service
         try:
-            helper.on_registered()  # before any message: its handlers may need what it makes here
+            helper.on_registered()  # before any message, because the helper's handlers may need its results
         except BaseException:
             del self._helpers[service]
             helper._client = helper._service = None
@@ -197,7 +197,7 @@ class HelperRegistry:
         return entry[0] if entry is not None else None
 
     def service_of(self, kind: type[RTVIClientHelper]) -> str | None:
-        """Return the service that has a helper of this kind; None: none has."""
+        """Return the service that has a helper of this kind, or None."""
         return next(
             (service for service, (helper, _) in self._helpers.copy().items() if isinstance(helper, kind)), None
         )

@@ -1,4 +1,4 @@
-"""A client's life: which call holds the client, which session it has, and what follows."""
+"""A client's life: the call that holds the client, its session, and the next one."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class State(Enum):
     CLOSED = "closed"  # for good
 
 
-#: Which state may follow which, and by what. `Life.hold()` enforces it for a call that starts something.
+#: The transitions between states, and their causes. `Life.hold()` enforces them for a call that starts something.
 FOLLOWING: Final[Mapping[State, Mapping[State, str]]] = {
     State.IDLE: {
         State.STARTING: "start_bot()",
@@ -107,9 +107,9 @@ FOLLOWING: Final[Mapping[State, Mapping[State, str]]] = {
 _CLOSED = "This client is closed for good; make a new one"
 _WAIT = "call wait_until_ready() before you try again"
 
-# The events for which `wait_until_ready()` looks again. A session starts with any of them, so a stream of these events
+# The events after which `wait_until_ready()` checks again. A session starts with any of them, so a stream of them
 # continues in the session that replaces a lost one. `bot_ready` is queued after the state has changed, so a stream that
-# was opened before the change misses not both.
+# was opened before the change cannot miss both.
 _READINESS = (
     RTVIEvent.TRANSPORT_STATE_CHANGED,
     RTVIEvent.BOT_READY,
@@ -121,20 +121,21 @@ _READINESS = (
 class Life:
     """The owner of a client's life. Nothing in it refers to the client.
 
-    Rule 1: one operation holds the client at a time (`_holder`); only it makes a session, and a session belongs to the
-    operation that made it. Only `hold()`, `settle()` and `release()` change the holder, under `_lock`.
+    Rule 1: one operation holds the client at a time (`_holder`). Only the holder makes a session, and a session belongs
+    to the operation that made it. Only `hold()`, `settle()` and `release()` change the holder, under `_lock`.
     Rule 2: an operation exists before it is submitted, and its `cancel()` is right at every instant.
-    Rule 3: a caller waits for its own operation and nothing else, inside one `try`; whatever interrupts the wait
-    cancels the operation.
+    Rule 3: a caller waits only for its own operation, inside one `try`. Anything that interrupts the wait cancels the
+    operation.
 
     Args:
-        options, bus: The client's.
+        options: The client's options.
+        bus: The client's event bus.
     """
 
     def __init__(self, options: RTVIClientOptions, bus: EventBus) -> None:
         given = {} if options.params is None else options.params
         self.params: RTVIClientParams = from_mapping(RTVIClientParams, given, "params")
-        #: In the order in which they are tried; none without a transport.
+        #: In the order in which they are tried. Empty without a transport.
         self.candidates: tuple[Candidate, ...] = (Candidate(options.transport),) if options.transport else ()
         self.policy: ReconnectPolicy | None = options.reconnect
         self.request_timeout: Seconds | None = options.request_timeout
@@ -144,24 +145,24 @@ class Life:
         self._conversation: ConversationTracker | None = None
         self._limit = connect_limit(options.timeout, options.connect_timeout)
         self._network = Network(ssl_context=options.ssl_context, proxy=options.proxy)
-        # Guards `_holder` and `failed`, and puts the events between two sessions before or after a change of the
-        # holder. Any thread may hold it, to assign or to queue an event; re-entrant, because a finalizer may interrupt
-        # one.
+        # Guards `_holder` and `failed`, and orders the events between two sessions with respect to changes of the
+        # holder. Any thread may hold it, to assign or to queue an event. Re-entrant, because a finalizer may interrupt
+        # such a thread.
         self._lock: threading.RLock = threading.RLock()
         self._holder: Operation[Any] | None = None
         self._closed = False
         self._actions: list[HTTPAction] = []
-        #: The operations under way, in the order in which they were submitted.
+        #: The running operations, in the order in which they were submitted.
         self.operations: list[Operation[Any]] = []
         #: The session that was started last, in any state.
         self.last_session: Session | None = None
         #: The last result of `start_bot()`.
         self.started: Bundle | None = None
-        #: Why the last lost session was not replaced; None if it was, or if the application has connected since.
+        #: Why the last lost session was not replaced. None if it was, or if the application has connected since.
         self.failed: ReconnectFailedData | None = None
-        #: Of the client's recordings; None before the first one.
+        #: Of the client's recordings. None before the first one.
         self.recorder: Recorder | None = None
-        #: The number of sessions that were replaced.
+        #: The number of replaced sessions.
         self.reconnects: int = 0
         self.watch: Watch = Watch()
         register_for_fork(self)
@@ -193,12 +194,12 @@ class Life:
         """Let `operation` hold the client, once a session that is ending is closed.
 
         Returns:
-            The operation that is displaced: a reconnect that waits.
+            The displaced operation: a reconnect that waits. Or None.
 
         Raises:
-            BotAlreadyStartedError: the operation's state may not follow.
-            DisconnectedError: the operation was abandoned.
-            RTVIError: the client is closed for good, or the session is the parent's.
+            BotAlreadyStartedError: The operation's state may not follow.
+            DisconnectedError: The operation was abandoned.
+            RTVIError: The client is closed for good, or the session is the parent's.
         """
         if self.last_session is not None:
             self.last_session.await_end(deadline)
@@ -223,14 +224,14 @@ class Life:
             return holder
 
     def settle(self, session: Session, operation: Operation[Any], *, wanted: bool) -> bool:
-        """Let the operation hold the client that makes the session after `session`, if that is wanted.
+        """Let the operation that makes the session after `session` hold the client, if another session is wanted.
 
         On the close thread, once for each session.
 
         Args:
-            session: made by `operation`.
-            operation: decides what follows.
-            wanted: another session is to follow.
+            session: Made by `operation`.
+            operation: Decides whether another session follows.
+            wanted: True if another session should follow.
 
         Returns:
             Whether another one follows.
@@ -246,13 +247,13 @@ class Life:
             return follows
 
     def release(self, operation: Operation[Any]) -> None:
-        """Let nothing hold the client, if `operation`, which has failed, does."""
+        """If `operation`, which has failed, holds the client, let nothing hold it."""
         with self._lock:
             if self._holder is operation:
                 self._let_hold(None)
 
     def finish(self, reconnect: Reconnect, session: Session) -> bool:
-        """Let `reconnect` end, unless `session`, which it made, was lost meanwhile; return whether it has ended."""
+        """End `reconnect` unless its `session` was lost in the meantime. Return whether it has ended."""
         with self._lock:
             reconnect.finish(session)
             return reconnect.progress is Progress.DONE
@@ -262,19 +263,19 @@ class Life:
         self.watch.operation = weakref.ref(operation) if operation is not None else None
 
     def session_drained(self, session: Session) -> None:
-        """Start what replaces `session`. On its close thread, last."""
+        """Start the replacement of `session`. On its close thread, last."""
         for operation in [*self.operations]:
             if operation.lost is session and operation.progress is Progress.NEW:
                 operation.start()
 
-    # -- starting something -------------------------------------------------------------------------------------------
+    # -- starting operations ------------------------------------------------------------------------------------------
 
     def connecting(self, *, given: Any = None, start: APIRequest | None = None) -> Connect:
-        """Return a call of `RTVIClient.connect()`: it starts a session, and waits until its bot is ready."""
+        """Return a call of `RTVIClient.connect()`. It starts a session, and waits until its bot is ready."""
         return Connect(self, given, start, Deadline(self.limit_of(start)))
 
     def starting(self, request: APIRequest) -> StartBot:
-        """Return a call of `RTVIClient.start_bot()`: it makes only the request that starts a bot."""
+        """Return a call of `RTVIClient.start_bot()`. It only makes the request that starts a bot."""
         candidate = next((each for each in self.candidates if each.transport is self.transport), None)
         return StartBot(self, self.request_for(candidate, start=request), Deadline(self.limit_of(request)))
 
@@ -282,13 +283,13 @@ class Life:
         """Make a session of `operation`, which holds the client from now on.
 
         Args:
-            operation: makes it.
-            transport: carries it.
-            deadline: of the attempt.
-            how: as `Session` takes it.
+            operation: Makes the session.
+            transport: Carries the session.
+            deadline: Limit of the attempt.
+            how: Options of `Session`.
 
         Raises:
-            RTVIError: as `hold()`, or it could not be made.
+            RTVIError: As `hold()`, or the session could not be made.
         """
         displaced = self.hold(operation, deadline)
         try:
@@ -321,13 +322,18 @@ class Life:
         )
 
     def transport_options(self, session: Session) -> TransportOptions:
-        """Return what the transport of `session` gets."""
+        """Return the options for the transport of `session`."""
         own, given = session.own_options(), self._options
         media, network, http_client = self.media, self._network, given.http_client
         return TransportOptions(media=media, network=network, http_client=http_client, text_only=given.text_only, **own)
 
+    @property
+    def is_text_only(self) -> bool:
+        """Return whether the application has chosen to have no audio."""
+        return self._options.text_only
+
     def limit_of(self, start: APIRequest | None) -> Seconds | None:
-        """Return the seconds that a call may take."""
+        """Return the limit of a call, in seconds."""
         return start.timeout if start is not None and start.timeout is not None else self._limit
 
     def check_usable(self) -> None:
@@ -349,10 +355,10 @@ class Life:
                 f"A session is active (state {self._bus.state.value}); call disconnect() before you connect again"
             )
 
-    # -- what follows a session ---------------------------------------------------------------------------------------
+    # -- after a session ----------------------------------------------------------------------------------------------
 
     def announce(self, reconnect: Operation[None], data: ReconnectingData) -> bool:
-        """Queue the event before an attempt; return False if `reconnect` was stopped."""
+        """Queue the event before an attempt. Return False if `reconnect` was stopped."""
         with self._lock:
             if self._holder is not reconnect or reconnect.abandoned:
                 return False
@@ -360,12 +366,12 @@ class Life:
             return True
 
     def report_failure(self, reconnect: Operation[None], data: ReconnectFailedData) -> bool:
-        """Queue that no attempt follows, and end the streams that wait for a session.
+        """Queue the event that no attempt follows, and end the streams that wait for a session.
 
         A stream that the event's handler opens waits for the session that the application starts.
 
         Returns:
-            False if `reconnect` was stopped before: the state is that of something else then.
+            False if `reconnect` was stopped before, because the state then belongs to another operation.
         """
         with self._lock:
             if self._holder is not reconnect or reconnect.abandoned:
@@ -377,13 +383,13 @@ class Life:
             return True
 
     def end_waiting_streams(self, info: CloseInfo, last: tuple[RTVIEvent, object] | None = None) -> None:
-        """End the streams that wait for a session now, after the queued events: none follows.
+        """End the streams that wait for a session now, after the queued events, because none follows.
 
         Args:
-            info: how the last session ended.
-            last: an event that is queued before.
+            info: How the last session ended.
+            last: An event to queue before.
         """
-        with contextlib.suppress(RTVIError):  # the application has connected meanwhile
+        with contextlib.suppress(RTVIError):  # the application has connected in the meantime
             with self._lock:
                 self.check_process()
                 self.check_no_session()
@@ -399,7 +405,7 @@ class Life:
     # -- events and requests without a session ------------------------------------------------------------------------
 
     def publish(self, event: RTVIEvent, data: object) -> None:
-        """Queue an event that belongs between two sessions; nothing if a session has started meanwhile."""
+        """Queue an event that belongs between two sessions. Do nothing if a session has started since."""
         with contextlib.suppress(RTVIError, OSError), self.publisher() as publisher:
             publisher.event(event, data)
 
@@ -417,11 +423,11 @@ class Life:
         """Yield a publisher of events without a session.
 
         Args:
-            takes_states: it changes the state, too.
-            on_overflow: called when an event finds the queue full.
+            takes_states: True: it also changes the state.
+            on_overflow: Called when an event finds the queue full.
 
         Raises:
-            RTVIError: there is a session, or the client is closed.
+            RTVIError: There is a session, or the client is closed.
         """
         runtime = acquire_runtime()
         try:
@@ -461,7 +467,7 @@ class Life:
                 self._actions.remove(action)
 
     def forget_bot(self) -> None:
-        """Leave the state `authenticated`: nothing connects to the bot that `start_bot()` has started."""
+        """Leave the state `authenticated`: no call connects to the bot that `start_bot()` has started."""
         if self._bus.state.value is not TransportState.AUTHENTICATED:
             return
         try:
@@ -480,21 +486,21 @@ class Life:
         return Ending(self, for_good=for_good)
 
     def _disconnect(self, session: Session | None, operations: list[Operation[Any]]) -> None:
-        # 1. The calls under way. Their sessions end at once, also those that are being made.
+        # 1. The running calls. Their sessions end at once, including sessions that are being made.
         for operation in operations:
             operation.abandon()
             if isinstance(operation, StartBot):
-                operation.wait_over(Deadline(EndLimits.TEARDOWN))  # there is no session whose end takes time as well
+                operation.wait_over(Deadline(EndLimits.TEARDOWN))  # without a session whose end takes time as well
             elif operation.session is None and operation.lost is None:
                 operation.wait_over(Deadline(EndLimits.STOP))
-            # Only the newest may be live: a call that has no session any more may still be in code of the application.
+            # Only the newest may be live: a call whose session has ended may still be in code of the application.
             made = operation.session
             if made is not None and (session is None or session.number < made.number):
                 session = made
         actions = [*self._actions]
         for action in actions:
             action.abandon()
-        # 2. The session, and what was to follow it.
+        # 2. The session, and its replacement.
         reconnects = [operation for operation in operations if operation.lost is not None]
         if session is not None:
             reconnects += self._let_nothing_follow(session)
@@ -508,7 +514,7 @@ class Life:
         self.media.let_go()
 
     def undo(self, call: Operation[Any], deadline: Deadline) -> None:
-        """End the session to which `call` has led, or what replaces it, until `deadline`: the call raises."""
+        """End the session of `call`, or its replacement, until `deadline`, because the call raises."""
         with self._lock:
             holder = self._holder
             replacing = holder if holder is not None and holder.source is call else None
@@ -523,7 +529,7 @@ class Life:
             self._stop([replacing])
 
     def _let_nothing_follow(self, session: Session) -> list[Operation[Any]]:
-        """Let no session replace `session`; return the operation that was to do so."""
+        """Let no session replace `session`. Return the operation that was going to."""
         with self._lock:
             session.nothing_follows = True
             holder = self._holder
@@ -533,12 +539,12 @@ class Life:
             return [holder]
 
     def _stop(self, reconnects: list[Operation[Any]]) -> None:
-        """End what waits for a session, and wait for the threads of stopped operations."""
+        """End the operations that wait for a session, and wait for the threads of stopped operations."""
         for operation in reconnects:
             self.release(operation)
         if reconnects or self._bus.streams.awaits_replacement:
             self.end_waiting_streams(BY_CLIENT)
-        if not self._bus.queue.is_current:  # else in the handler of the last event
+        if not self._bus.queue.is_current:  # else this is the handler of the last event
             for operation in reconnects:
                 operation.join(Deadline(EndLimits.STOP))
 
@@ -549,7 +555,7 @@ class Life:
         return None if session is not None and session.in_other_process else session
 
     def dismiss_bot(self) -> None:
-        """Let nothing follow the session: the application requests the bot to leave."""
+        """Let no session follow the current one, because the application requests the bot to leave."""
         session = self.session()
         session.check_ready()
         session.nothing_follows = True
@@ -558,14 +564,14 @@ class Life:
 
     @property
     def transport(self) -> Transport | None:
-        """The transport in use, or the one to try first; None without a transport."""
+        """The transport in use, or the one to try first. None without a transport."""
         if self.last_session is not None:
             return self.last_session.transport
         return self.candidates[0].transport if self.candidates else None
 
     @property
     def transport_state(self) -> TransportState:
-        """The state as the application sees it; in a forked child, whose parent has the session, `disconnected`."""
+        """The state as the application sees it. In a forked child, whose parent has the session, `disconnected`."""
         session = self.last_session
         return TransportState.DISCONNECTED if session is not None and session.lost_by_fork else self._bus.state.value
 
@@ -573,7 +579,8 @@ class Life:
         """Return the session, live or not.
 
         Raises:
-            BotNotReadyError: there was none yet, there will be none any more, or it is being replaced or could not be.
+            BotNotReadyError: There was no session yet, there will be none any more, or it is being replaced or could
+                not be.
         """
         if self._closed:
             raise BotNotReadyError("There is no bot: this client was closed for good; make a new one")
@@ -625,22 +632,22 @@ class Life:
                     state = self.transport_state.value
                     raise RequestTimeoutError(
                         f"The bot was not ready within {timeout} s; the client's state is {state}. Pass a "
-                        "larger timeout, or look why there is no session: see the cause of this error, and the log"
+                        "larger timeout, or find out why there is no session: see this error's cause, and the log"
                     ) from lack
 
     @property
     def has_session(self) -> bool:
-        """True if a session is active, under way, or about to be replaced.
+        """True if a session is active, being connected, or about to be replaced.
 
         Raises:
-            ForkedProcessError: it is the parent's.
+            ForkedProcessError: The session is the parent's.
         """
         self.check_process()
         return self.state not in (State.IDLE, State.STARTING, State.CLOSED)
 
     @property
     def conversation(self) -> ConversationTracker | None:
-        """Follows the turns of the client's sessions; None with `track_turns=False`."""
+        """The tracker of the turns of the client's sessions. None with `track_turns=False`."""
         if self._conversation is None and self._options.track_turns:
             from ..conversation.follow import ConversationTracker  # here, because an unconnected client needs none
 
@@ -689,7 +696,7 @@ class Life:
             raise
 
     def prefer_video(self) -> bool:
-        """Let the next `connect()` try the candidates first that carry video; return False if there are none."""
+        """Let the next `connect()` try the candidates that carry video first. Return False if there are none."""
         self.candidates = video_first(self.candidates)
         return any(candidate.transport.supports_video for candidate in self.candidates)
 
@@ -699,7 +706,7 @@ class Life:
         return session.transport if session is not None and session.live and session.introduced else None
 
     def after_fork_in_child(self) -> None:
-        """Forget what is under way, which is the parent's."""
+        """Forget the operations and sessions, which are the parent's."""
         self._lock = threading.RLock()
         holder, session = self._holder, self.last_session
         self._let_hold(None)
@@ -732,29 +739,29 @@ def _media_of(options: RTVIClientOptions) -> Media:
 
 
 class Ending:
-    """One call of `disconnect()` or `close()`. It ends everything that was active when it was made, nothing later.
+    """One call of `disconnect()` or `close()`. It ends everything that was active when it was made, and nothing later.
 
     Args:
-        life: The client's.
-        for_good: No further session starts.
+        life: The client's life.
+        for_good: True: no further session starts.
     """
 
     def __init__(self, life: Life, *, for_good: bool) -> None:
         if for_good:
-            life._closed = True  # before it looks, because no session may start behind it
+            life._closed = True  # before the sessions are read: none may start after that
         self._life = life
         self._for_good = for_good
         self._session = life._session_here
         self._operations = [*life.operations]
 
     def run(self) -> None:
-        """End it all, in bounded time."""
+        """End everything, in bounded time."""
         life, session = self._life, self._session
         started = life._bus.state.value is TransportState.AUTHENTICATED
         if life.last_session is not None and life.last_session.lost_by_fork:
-            pass  # it is the parent's, with all that belongs to it
+            pass  # the session, and all that belongs to it, is the parent's
         elif session or self._operations or life._actions or started or life.media.is_held:
-            if session is not None and must_not_block():  # the rest is done by another thread
+            if session is not None and must_not_block():  # another thread does the rest
                 session.end(BY_CLIENT)
             if life._bus.queue.is_current:  # then it waits for less, and depends on the calling thread
                 self._end()
@@ -767,7 +774,7 @@ class Ending:
                 life.recorder.close()
 
     def insist(self) -> None:
-        """Let all be ended though an interrupt has ended `run()`, wherever that was. On return the state is that of the
+        """Let everything end although an interrupt has ended `run()`, at any point. On return the state is as after the
         end.
         """
         life = self._life
@@ -779,7 +786,7 @@ class Ending:
             return
         with contextlib.suppress(TimeoutError):
             shielded(self._begin, limit=EndLimits.STOP)
-        with contextlib.suppress(NoThreadError):  # what has begun ends without it
+        with contextlib.suppress(NoThreadError):  # the ends that have started need no such thread
             PoolTask("call", self._end).start()
 
     def _begin(self) -> None:
@@ -796,16 +803,16 @@ class Ending:
 class Watch:
     """The operation that holds a client, as the finalizer of the client knows it.
 
-    The reference is weak: the error that ended a session refers to the client, by its traceback, so a finalizer with a
-    strong reference would keep the client forever. The registry of sessions keeps a live session, and its thread a
-    reconnect.
+    The reference is weak. The error that ended a session refers to the client, by its traceback, so a finalizer with a
+    strong reference would keep the client forever. The registry of sessions keeps a live session, and a reconnect's
+    thread keeps the reconnect.
     """
 
     def __init__(self) -> None:
         self.operation: weakref.ref[Operation[Any]] | None = None
 
     def collected(self) -> None:
-        """End the session, if it is live, and let nothing follow it: the client was collected."""
+        """End the session if it is live, and let nothing follow it, because the client was collected."""
         operation = self.operation() if self.operation is not None else None
         if operation is None:
             return
@@ -824,7 +831,7 @@ class Watch:
 
 
 def _state_of(holder: Operation[Any]) -> State:
-    """Return the state of a client that `holder` holds, and that has no session."""
+    """Return the state of a client without a session that `holder` holds."""
     if isinstance(holder, StartBot):
         return State.STARTING
     return State.CONNECTING if holder.lost is None else State.WAITING

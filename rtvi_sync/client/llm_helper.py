@@ -18,7 +18,7 @@ LLMContextMessage: TypeAlias = Mapping[str, Any]
 
 _MANY = iterable("")
 _MESSAGES = Rule("a list of messages or a mapping", lambda given: isinstance(given, Mapping) or _MANY.has_type(given))
-# A single message is none: it has no "messages", and an empty context would erase the bot's.
+# A single message is not a context: it has no "messages", and an empty context would erase the bot's.
 _CONTEXT = Rule('a list of messages or {"messages": [...]}', lambda given: _MANY.has_type(_messages_of(given)))
 
 
@@ -32,12 +32,12 @@ class LLMHelper(RTVIClientHelper):
         llm = client.register_helper("llm", LLMHelper())
         llm.append_to_messages({"role": "user", "content": "Hello"}, run_immediately=True)
 
-    Its methods call actions of the bot, so they work in a session, and without one if the server has an endpoint for
-    actions; they raise what `RTVIClient.action()` raises. `timeout` is in seconds; omitted: the client's
-    `request_timeout`; None: no limit.
+    Its methods call actions of the bot. So they work in a session, and also without one if the server has an endpoint
+    for actions. They raise the same errors as `RTVIClient.action()`. `timeout` is the limit of a call in seconds;
+    default: the client's `request_timeout`; None: no limit.
 
     Events: `llm_function_call` (an `LLMFunctionCallData`), `llm_function_call_start` (an `LLMFunctionCallStartedData`)
-    and `llm_json_completion` (what the bot sent). Those of the client with these names fire as well.
+    and `llm_json_completion` (the bot's JSON). The client's events with these names fire as well.
     """
 
     message_types: ClassVar[Sequence[str]] = ("llm-function-call", "llm-function-call-start", "llm-json-completion")
@@ -57,8 +57,8 @@ class LLMHelper(RTVIClientHelper):
         """Replace the context.
 
         Args:
-            context: its messages, or ``{"messages": [...]}``.
-            interrupt: True: the bot is interrupted. False: the bot finishes speaking first.
+            context: The messages, or ``{"messages": [...]}``.
+            interrupt: True: interrupt the bot. False: let the bot finish speaking first.
 
         Returns:
             The bot's result, usually True.
@@ -73,10 +73,10 @@ class LLMHelper(RTVIClientHelper):
         run_immediately: bool = False,
         timeout: Timeout = DEFAULT_TIMEOUT,
     ) -> Any:
-        """Append a message, or several, to the context.
+        """Append one or more messages to the context.
 
         Args:
-            messages: ``{"role": "user", "content": "Hello"}``, or a list of such.
+            messages: ``{"role": "user", "content": "Hello"}``, or a list of such mappings.
             run_immediately: True: the bot answers now.
 
         Returns:
@@ -88,12 +88,12 @@ class LLMHelper(RTVIClientHelper):
         return self._call("append_to_messages", {"messages": given, "run_immediately": run_immediately}, timeout)
 
     def run(self, interrupt: bool = False, timeout: Timeout = DEFAULT_TIMEOUT) -> Any:
-        """Run the language model on its context; return the bot's result, usually True."""
+        """Run the language model on its context, and return the bot's result, usually True."""
         BOOL.check(interrupt=interrupt)
         return self._call("run", {"interrupt": interrupt}, timeout)
 
     def handle_function_call(self, function: FunctionCallHandler) -> None:
-        """Run `function(call)` when the bot calls a function of the client that is not registered by its name.
+        """Run `function(call)` when the bot calls a function of the client without a registration of its own.
 
         See `RTVIClient.register_function_call_handler()`.
         """
@@ -105,7 +105,7 @@ class LLMHelper(RTVIClientHelper):
         self.emit(message.type.replace("-", "_"), decode_payload(INBOUND[message.type], message.data))
 
     def on_unregistered(self) -> None:
-        """Unregister the function of this helper; functions that the application registered itself stay."""
+        """Unregister the function of this helper. Functions that the application registered itself stay."""
         function, self._function = self._function, None
         if function is not None and self.client._bus.functions.get(None) is function:
             self.client.unregister_function_call_handler(None)

@@ -28,10 +28,10 @@ KEYS: Final = Rule(
     lambda keys: re.fullmatch(r"[0-9*#]+", keys) is not None,
 )
 
-#: As much as Pipecat's runner takes. The whole file is in memory while it is sent.
+#: The limit of Pipecat's runner. The whole file is in memory while it is sent.
 MAX_UPLOAD_BYTES: Final = 50 * 1024 * 1024
 
-# "https://", "s3://"; the name of a file may have a colon. The type of a "data:" URL, if it has one, is in front of its
+# "https://", "s3://"; the name of a file may contain a colon. In a "data:" URL the type, if any, precedes its
 # parameters and content (RFC 2397).
 _URL = r"(?i:[a-z][a-z0-9+.-]+://|(data:)([^;,]*))"
 
@@ -42,8 +42,8 @@ class LoadedFile(Record):
 
     Attributes:
         format: MIME type.
-        name: for the bot; None: it has none.
-        content: its bytes; None: the bot reads them from `url`.
+        name: The name for the bot, or None.
+        content: The bytes. None: the bot reads them from `url`.
     """
 
     format: str
@@ -55,7 +55,7 @@ class LoadedFile(Record):
         """Return the `file` of a `send-file` message.
 
         Raises:
-            MessageTooLargeError: it is larger than a message may be.
+            MessageTooLargeError: The file is larger than a message may be.
         """
         source = {"type": "url", "url": self.url}
         if self.content is not None:
@@ -65,17 +65,17 @@ class LoadedFile(Record):
 
 
 def load_file(file: FileLike, format: str | None, name: str | None, limit_bytes: int) -> LoadedFile:
-    """Return a file, read if it is one of this machine.
+    """Return a file. Read it if it is a file of this machine.
 
     Args:
-        file: content, a path, or a URL that the bot can read.
-        format: MIME type; None: by the name, or as a "data:" URL says, else "application/octet-stream".
-        name: the file's name for the bot; None: the name of the path or URL, if it has one.
-        limit_bytes: a larger file is not read, because it cannot be sent.
+        file: Content, a path, or a URL that the bot can read.
+        format: MIME type. None: the type of the file's name or of a "data:" URL, else "application/octet-stream".
+        name: The file's name for the bot. None: the name in the path or URL, if any.
+        limit_bytes: A larger file is not read, because it cannot be sent.
 
     Raises:
-        OSError: the file cannot be read.
-        MessageTooLargeError: it is larger than `limit_bytes`.
+        OSError: The file cannot be read.
+        MessageTooLargeError: The file is larger than `limit_bytes`.
     """
     kind, url = format or "", ""
     content: bytes | None = None
@@ -115,7 +115,7 @@ def _check_size(size_bytes: int, limit_bytes: int) -> None:
 
 
 def dtmf_messages(keys: str, bot_version: str | None) -> Iterator[RTVIMessage]:
-    """Return the messages that send DTMF keys: one for all, or one each for older bots."""
+    """Return the messages that send DTMF keys: one for all keys, or one each for older bots."""
     if supports("dtmf.buttons", bot_version):
         yield RTVIMessage("dtmf", {"buttons": list(keys)})
     else:
@@ -124,7 +124,7 @@ def dtmf_messages(keys: str, bot_version: str | None) -> Iterator[RTVIMessage]:
 
 
 def cancel_message(job_id: str, reason: str | None, bot_version: str | None) -> RTVIMessage:
-    """Return the message that cancels a group of jobs; bots of RTVI 1.3 call it a task."""
+    """Return the message that cancels a group of jobs. Bots of RTVI 1.3 call it a task."""
     was_task = supports("ui-cancel-task", bot_version) and not supports("ui-cancel-job-group", bot_version)
     type_, key = ("ui-cancel-task", "task_id") if was_task else ("ui-cancel-job-group", "job_id")
     return RTVIMessage(type_, {key: job_id} if reason is None else {key: job_id, "reason": reason})
@@ -138,7 +138,7 @@ def run_options(run_immediately: bool, audio_response: bool, more: Mapping[str, 
 
 
 def text_messages(text: str, *, audio_response: bool, llm_service: str) -> list[RTVIMessage]:
-    """Return the messages that ask by a text: the first one that the bot knows is to be sent."""
+    """Return the messages that can ask a text question. The first one that the bot knows should be sent."""
     message = {"role": "user", "content": text}
     arguments = [{"name": "messages", "value": [message]}, {"name": "run_immediately", "value": True}]
     ways = [

@@ -32,48 +32,48 @@ FunctionT = TypeVar("FunctionT", bound=FunctionCallHandler)
 class BotMessages(ClientBase):
     """Messages to the bot.
 
-    All of them raise `BotNotReadyError`, `DisconnectedError`, `MessageTooLargeError` (over the transport's limit),
-    `UnsupportedFeatureError` (the bot's version does not know the message, or the transport carries no messages;
-    nothing is sent) and `TypeError` or `ValueError` (something in it is not JSON).
+    All methods may raise `BotNotReadyError`, `DisconnectedError` and `MessageTooLargeError` (over the transport's
+    limit). They raise `UnsupportedFeatureError` without sending anything if the bot's version does not know the
+    message, or the transport carries no messages. They raise `TypeError` or `ValueError` if the data is not JSON.
     """
 
     def send_message(self, message: RTVIMessage) -> None:
-        """Send a message of any type. Returns at once and waits for no answer."""
+        """Send a message of any type. Returns at once, without waiting for an answer."""
         _MESSAGE.check(message=message)
         self._life.session().send(message)
 
     def send_client_message(self, type: str, data: Any = None) -> None:
-        """Send a message of your application's own; waits for no answer."""
+        """Send a message that your application defines. Does not wait for an answer."""
         self.send_message(_client_message(type, data))
 
     def send_client_request(self, type: str, data: Any = None, timeout: Timeout = DEFAULT_TIMEOUT) -> Any:
-        """Send a message of your application's own and wait for the bot's answer to it.
+        """Send a message that your application defines, and wait for the bot's answer to it.
 
         Args:
-            type: the name by which your bot handles it.
-            data: plain JSON.
-            timeout: seconds; omitted: the client's `request_timeout`; None: no limit.
+            type: The name by which your bot handles the message.
+            data: Plain JSON.
+            timeout (seconds): Limit of the call. Default: the client's `request_timeout`. None: no limit.
 
         Returns:
-            The data of the answer (plain JSON, or None).
+            The data of the answer: plain JSON, or None.
 
         Raises:
-            RequestTimeoutError: no answer in time; the session goes on.
-            RequestRejectedError: the bot refused.
-            DisconnectedError: the session ended first.
-            ProtocolError: the answer is over a limit of this client, which the error names.
+            RequestTimeoutError: No answer arrived in time. The session continues.
+            RequestRejectedError: The bot refused.
+            DisconnectedError: The session ended first.
+            ProtocolError: The answer is over a limit of this client. The error names the limit.
         """
         answer = self._ask(_client_message(type, data), timeout)
         return answer.data.get("d") if isinstance(answer.data, Mapping) else None
 
     def send_text(self, content: str, run_immediately: bool = True, audio_response: bool = True) -> None:
-        """Send a text that the user typed.
+        """Send typed text of the user.
 
         Args:
-            content: the text.
-            run_immediately: the bot answers now, and is interrupted if it is speaking; False: the text joins the
-                context.
-            audio_response: the answer is spoken; False: it comes as text only.
+            content: The text.
+            run_immediately: True: the bot answers now, and is interrupted if it is speaking. False: the text only joins
+                the context.
+            audio_response: False: ask for text only, without speech.
         """
         STRING.check(content=content)
         options = run_options(run_immediately, audio_response)
@@ -93,23 +93,25 @@ class BotMessages(ClientBase):
     ) -> None:
         """Send a file to the bot's language model.
 
-        A file that is too large for a message is uploaded to the server that has started the bot, if that takes files
-        (Pipecat's runner with ``-u FOLDER`` does); the call then blocks until the server has it. At most 50 MiB.
+        If the file is too large for a message, the client uploads it to the server that started the bot, and blocks
+        until the server has it. The server must take files, as Pipecat's runner does with ``-u FOLDER``. The limit is
+        50 MiB.
 
         Args:
-            file: its bytes, its path, or a URL that the bot can read ("https://...").
-            content: text that accompanies it.
-            run_immediately: the bot answers now; False: the file joins the context.
-            audio_response: the answer is spoken. (Pipecat 1.14.0 speaks in any case.)
-            format: MIME type; None: by the name, or as a "data:" URL says, else "application/octet-stream".
-            name: the file's name for the bot; None: the name of the path or URL, if it has one.
-            custom_options: further options of the bot's language model.
-            timeout: seconds for the upload of a large file; omitted: the client's `request_timeout`; None: no limit.
+            file: The file's bytes, its path, or a URL that the bot can read ("https://...").
+            content: Text to send with the file.
+            run_immediately: True: the bot answers now. False: the file only joins the context.
+            audio_response: True: the bot speaks the answer. (Pipecat 1.14.0 speaks in any case.)
+            format: MIME type. None: the type of the file's name or of a "data:" URL, else "application/octet-stream".
+            name: The file's name for the bot. None: the name in the path or URL, if any.
+            custom_options: Further options of the bot's language model.
+            timeout (seconds): Limit of the upload of a large file. Default: the client's `request_timeout`. None: no
+                limit.
 
         Raises:
-            OSError: the file cannot be read.
-            MessageTooLargeError: it is too large for a message, and cannot be uploaded.
-            RequestRejectedError, RequestTimeoutError: the upload failed, or took too long; the session goes on.
+            OSError: The file cannot be read.
+            MessageTooLargeError: The file is too large for a message, and cannot be uploaded.
+            RequestRejectedError, RequestTimeoutError: The upload failed, or took too long. The session continues.
         """
         deadline = self._deadline(timeout)
         FILE.check(file=file)
@@ -133,13 +135,13 @@ class BotMessages(ClientBase):
             self.send_message(RTVIMessage("send-file", {"content": content, "file": data, "options": options}))
 
     def append_to_context(self, role: str, content: Any, run_immediately: bool = False) -> None:
-        """Add a message to the context of the language model of a bot of RTVI 1.x; for later ones use `send_text()`.
+        """Add a message to the context of a bot of RTVI 1.x. For later bots use `send_text()`.
 
-        Pipecat does not answer it; where a bot does, `append_to_context_result` fires.
+        Pipecat does not answer it. If a bot does, the event `append_to_context_result` fires.
 
         Args:
             role: "user" or "assistant".
-            content: a text, or another form that the bot's language model takes.
+            content: A text, or another form that the bot's language model takes.
             run_immediately: True: the bot answers now.
         """
         NAME.check(role=role)
@@ -150,11 +152,11 @@ class BotMessages(ClientBase):
     def send_dtmf(self, keys: str) -> None:
         """Send the tones of telephone keys, one after the other: "123#".
 
-        In a call by telephone it returns when the last one was sent, 100 ms after the one before it.
+        In a telephone call, blocks until the last tone was sent. There are 100 ms between two tones.
 
         Raises:
-            TypeError: `keys` is no string.
-            ValueError: a character other than 0-9, * and #, or none.
+            TypeError: `keys` is not a string.
+            ValueError: `keys` is empty, or contains a character other than 0-9, * and #.
         """
         KEYS.check(keys=keys)
         session = self._life.session()
@@ -177,7 +179,7 @@ class BotMessages(ClientBase):
         self.send_message(RTVIMessage("ui-snapshot", {"tree": tree}))
 
     def cancel_ui_job_group(self, job_id: str, reason: str | None = None) -> None:
-        """Request the bot to cancel a group of jobs; `ui_job_group` events report the result."""
+        """Request the bot to cancel a group of jobs. `ui_job_group` events report the result."""
         NAME.check(job_id=job_id)
         STRING.or_none.check(reason=reason)
         session = self._life.session()
@@ -186,9 +188,9 @@ class BotMessages(ClientBase):
     def disconnect_bot(self) -> None:
         """Request the bot to leave. A Pipecat bot then ends the session, and `disconnected` fires.
 
-        The session is not replaced, whatever `ReconnectPolicy` there is.
+        The client does not reconnect, even with a `ReconnectPolicy`.
         """
-        check_bot_takes(self, "disconnect-bot")  # before the session counts as one that is not replaced
+        check_bot_takes(self, "disconnect-bot")  # before the session is marked as one that is not replaced
         self._life.dismiss_bot()
         self.send_message(RTVIMessage("disconnect-bot", {}))
 
@@ -197,22 +199,22 @@ class BotMessages(ClientBase):
     def register_function_call_handler(self, name: str | None, function: FunctionT) -> FunctionT:
         """Run `function(call)` when the bot's language model calls `name`, in this session and later ones.
 
-        Its return value is sent to the bot: a dict or a text that is not empty as it is, any other JSON as
-        ``{"result": value}``. It runs on a thread of its own, so that it may block; in manual mode where handlers do.
-        If it raises, the error is logged and published as `handler_error`, and the bot gets ``{"error": ...}``. A
-        session that ends waits a second for it and drops its result.
+        The client sends the return value to the bot: a dict or a non-empty text as it is, any other JSON as
+        ``{"result": value}``. The function runs on a thread of its own, so it may block. In manual mode it runs like a
+        handler. If it raises, the error is logged and published as `handler_error`, and the bot gets
+        ``{"error": ...}``. When a session ends, the client waits 1 s for the function and drops its result.
 
-        The bot has to send names and arguments: set `function_call_report_level` to ARGUMENTS in the parameters of
+        The bot must report names and arguments: set `function_call_report_level` to ARGUMENTS in the parameters of
         Pipecat's RTVI observer.
 
         Args:
-            name: the function's name; a second function replaces the first. None: for all other names that bots call by
-                `llm-function-call`, the message of RTVI 0.3 and 1.x. (Later bots announce their own functions and the
-                client's in the same way, so None has no effect there.)
-            function: takes a `FunctionCall`.
+            name: The function's name. A second function of the same name replaces the first. None: all other names
+                that bots call by `llm-function-call`, the message of RTVI 0.3 and 1.x. (Later bots announce their own
+                functions and the client's in the same way, so None has no effect there.)
+            function: A function that takes a `FunctionCall`.
 
         Raises:
-            TypeError: it cannot be called, or is a coroutine or generator function.
+            TypeError: `function` cannot be called, or is a coroutine or generator function.
         """
         NAME.or_none.check(name=name)
         function_taking("call").check(function=function)
@@ -222,12 +224,12 @@ class BotMessages(ClientBase):
         return function
 
     def unregister_function_call_handler(self, name: str | None) -> None:
-        """Run no function any longer when the bot calls `name`. Without effect if none is registered."""
+        """Unregister the function for `name`. Does nothing if there is none."""
         NAME.or_none.check(name=name)
         self._bus.functions.pop(name, None)
 
     def unregister_all_function_call_handlers(self) -> None:
-        """Run no function any longer."""
+        """Unregister all functions."""
         self._bus.functions.clear()
 
 
@@ -237,9 +239,9 @@ def _client_message(type_: str, data: Any) -> RTVIMessage:
 
 
 def check_bot_takes(client: ClientBase, type_: str) -> None:
-    """Check that messages of a type can be sent, before it is told that one was. Not for types that the bot answers.
+    """Check that messages of a type can be sent, before the application acts on it. Not for types that bots answer.
 
     Raises:
-        BotNotReadyError, DisconnectedError, UnsupportedFeatureError: as sending it does.
+        BotNotReadyError, DisconnectedError, UnsupportedFeatureError: As sending the message would.
     """
     client._life.session().check_takes(RTVIMessage(type_))

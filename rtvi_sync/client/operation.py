@@ -27,30 +27,30 @@ class Progress(IntEnum):
 
     NEW = 0
     RUNNING = 1
-    FAILED = 2  # it has raised its error itself, and left nothing
+    FAILED = 2  # it has raised its error itself, and left no session
     DONE = 3
 
 
 class Operation(Generic[T]):
     """One call of `connect()` or `start_bot()`, or the replacement of a lost session.
 
-    It exists before any of its work is done. The public method makes it, and whatever is raised in that method cancels
-    it, in its outermost `try`. A signal handler may raise between any two instructions of the main thread, also when
-    only the `return` is left. So `cancel()` is right at every instant: new work will be refused, running work is
-    abandoned, and the result of completed work is ended.
+    It exists before any of its work is done. The public method makes it, and cancels it if anything is raised in that
+    method, in its outermost `try`. A signal handler may raise between any two instructions of the main thread, even
+    when only the `return` is left. So `cancel()` must be right at every instant: new work will be refused, running work
+    is abandoned, and the result of completed work is ended.
 
     Args:
-        life: the client's. Held weakly: a session refers to its operation, and must not keep the client.
-        on_collected: called when the client was collected.
+        life: The client's. Held weakly, because a session refers to its operation, and must not keep the client.
+        on_collected: Called when the client was collected.
     """
 
-    # Mutable state. `progress` is written by the thread that runs the operation, `abandoned` is set by any thread and
-    # never reset; each write is one step, followed by a notification. `session` and `pending` are written by the thread
-    # that runs the operation.
+    # Mutable state. The thread that runs the operation writes `progress`, and any thread sets `abandoned`, which is
+    # never reset. Each of these writes is one step, followed by a notification. The thread that runs the operation also
+    # writes `session` and `pending`.
 
-    #: The session that it replaces; None: it is a call of the application.
+    #: The session that it replaces. None: it is a call of the application.
     lost: Session | None = None
-    #: The call of `connect()` that made the first of the sessions that were lost; None: it is a call itself.
+    #: The call of `connect()` that made the first of the lost sessions. None: it is a call itself.
     source: Operation[Any] | None = None
 
     def __init__(self, life: Life, on_collected: Callable[[object], object] | None = None) -> None:
@@ -61,15 +61,15 @@ class Operation(Generic[T]):
         self.abandoned: bool = False
         #: The session that the operation made last, live or not.
         self.session: Session | None = None
-        #: The attempt that follows a failed one or a loss, or that is under way after it; None: nothing follows.
+        #: The attempt after a failed one or a loss, planned or running. None: nothing follows.
         self.pending: ReconnectingData | None = None
 
     @property
     def life(self) -> Life:
-        """The client's.
+        """The client's life.
 
         Raises:
-            DisconnectedError: the client was collected.
+            DisconnectedError: The client was collected.
         """
         life = self._life()
         if life is None:
@@ -115,7 +115,7 @@ class Operation(Generic[T]):
             return
         deadline = Deadline(EndLimits.TEARDOWN)
         self.abandon()
-        if self.progress is Progress.NEW:  # if it starts all the same, it ends at once
+        if self.progress is Progress.NEW:  # if it starts nevertheless, it ends at once
             self._leave(self._life(), Progress.NEW)
             return
         self.wait_over(deadline)
@@ -139,35 +139,35 @@ class Operation(Generic[T]):
     # -- any thread, at any time --------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Let the call return soon, and nothing follow."""
+        """Let the call return soon, and let nothing follow."""
         self.abandoned = True
         self._notifier.notify_all()
 
     def abandon(self) -> None:
-        """Let the call return soon, and end the session to which it has led."""
+        """Let the call return soon, and end its session."""
         self.stop()
         session = self.session
         if session is not None:
             shielded(lambda: session.end(BY_CLIENT))
 
     def wait_over(self, deadline: Deadline) -> None:
-        """Wait until nothing of the call runs any more, if it runs."""
+        """Wait until the call, if it runs, has left all of its code."""
         if self.progress is Progress.RUNNING:
             self._notifier.wait_for(lambda: self.progress > Progress.RUNNING, deadline)
 
     # -- the end of its session: on the close thread -------------------------------------------------------------------
 
     def after(self, session: Session) -> bool:
-        """Decide, once for each session, whether another one follows it, and let that one's operation hold the client.
+        """Decide, once for each session, whether another one follows it. If so, let its operation hold the client.
 
-        A lost session is asked for by the operation that has made it.
+        The operation that made a lost session decides on its replacement.
         """
         wanted = session.is_lost and self._wants_next(session)
         life = self._life()
         return life is not None and life.settle(session, self, wanted=wanted)
 
     def _wants_next(self, session: Session) -> bool:
-        """Whether another session is to follow a lost one. It may call code of the application."""
+        """Whether another session should follow a lost one. It may call code of the application."""
         raise NotImplementedError
 
     def next_after(self, life: Life, session: Session) -> Operation[Any]:

@@ -58,7 +58,7 @@ _TEXT = "text"  # the key in the metadata of an option's field
 class RTVIEventCallbacks:
     """Functions to call for events, by their callback names: ``RTVIEventCallbacks(on_bot_ready=greet)``.
 
-    May be subclassed instead: every method named ``on_<event>`` is a callback. A mapping is taken, too.
+    May also be subclassed: then every method named ``on_<event>`` is a callback. A mapping may be given instead.
     """
 
     def __init__(self, **callbacks: Callable[..., Any]) -> None:
@@ -77,7 +77,7 @@ def callback_event(name: str) -> RTVIEvent:
     """Return the event of a callback: ``"on_bot_ready"`` or ``"onBotReady"``.
 
     Raises:
-        TypeError: there is no such callback.
+        TypeError: There is no such callback.
     """
     snake = snake_case(name)
     try:
@@ -113,10 +113,10 @@ def _hint_at_the_unit(milliseconds: float) -> None:
 def connect_limit(
     timeout: Milliseconds | timedelta | None, connect_timeout: Seconds | timedelta | None
 ) -> Seconds | None:
-    """Return in seconds the limit that is given as `timeout` (milliseconds) or `connect_timeout` (seconds).
+    """Return the limit in seconds, from either `timeout` (milliseconds) or `connect_timeout` (seconds).
 
     Raises:
-        TypeError: both are given.
+        TypeError: Both are given.
     """
     if timeout is not None and connect_timeout is not None:
         raise TypeError("timeout (milliseconds) and connect_timeout (seconds) are the same limit: give one of them")
@@ -141,7 +141,7 @@ _AUDIO_BACKEND = Rule(
 
 
 def _is_http_client(value: object) -> bool:
-    # An application that has a client has imported its library.
+    # An application that has an HTTP client has imported its library.
     libraries = sys.modules.get("httpx"), sys.modules.get("httpx2")
     return any(isinstance(value, library.Client) for library in libraries if library is not None)
 
@@ -167,7 +167,7 @@ class RTVIClientOptions(MutableRecord):
             instance_of("an object such as WebSocketTransport()", Transport),
             hint="; for_url() and connect() take names",
         ).or_none,
-        metadata=_says("Carries the sessions. Without one only `start_bot()` and single actions over HTTP work."),
+        metadata=_says("Carries the sessions. None: only `start_bot()` and single actions over HTTP work."),
     )
     params: RTVIClientParams | Mapping[str, Any] | None = attrs.field(
         default=None,
@@ -198,8 +198,8 @@ class RTVIClientOptions(MutableRecord):
         default=None,
         validator=function_taking("params", "timeout", "abort_controller").or_none,
         metadata=_says(
-            "Makes the connect request itself: `handler(params, timeout, abort_controller)` returns the data that the "
-            "transport needs. It runs on the connect thread."
+            "Makes the connect request: `handler(params, timeout, abort_controller)` returns the transport's "
+            "parameters. It runs on the connect thread."
         ),
     )
     connect_timeout: Seconds | timedelta | None = attrs.field(
@@ -211,8 +211,8 @@ class RTVIClientOptions(MutableRecord):
         default=10.0,
         validator=SECONDS.or_none,
         metadata=_says(
-            "Limit in seconds of `send_client_request()` and of the calls for config and actions that are given no "
-            "other. None: no limit."
+            "Limit in seconds of `send_client_request()` and of calls for config and actions, unless a call is given "
+            "another. None: no limit."
         ),
     )
     mic: MicChoice = attrs.field(
@@ -239,14 +239,14 @@ class RTVIClientOptions(MutableRecord):
     text_only: bool = attrs.field(
         default=False,
         validator=BOOL,
-        metadata=_says("True: no microphone, no speaker and no camera. No device is looked for."),
+        metadata=_says("True: no microphone, speaker or camera. The client doesn't look for devices."),
     )
     echo_cancellation: bool = attrs.field(
         default=False,
         validator=BOOL,
         metadata=_says(
-            "True: the microphone's audio loses the bot's voice, so that the bot doesn't hear itself through a "
-            "loudspeaker, and noise. Only where both are devices of the machine. Needs the extra `aec`."
+            "True: remove the bot's voice and noise from the microphone's audio, so that the bot doesn't hear itself "
+            "through a loudspeaker. Only if microphone and speaker are the machine's. Needs the extra `aec`."
         ),
     )
     audio_backend: AudioBackend | Literal["pyaudio", "sounddevice"] | None = attrs.field(
@@ -262,8 +262,8 @@ class RTVIClientOptions(MutableRecord):
         default=None,
         validator=HTTP_CLIENT,
         metadata=_says(
-            "Your own `httpx.Client`, or that of httpx2, for the connect request and actions without a session. The "
-            "client never closes it."
+            "Your own `httpx.Client` or `httpx2.Client`, for the connect request and actions without a session. The "
+            "`RTVIClient` never closes it."
         ),
     )
     events: Literal["thread", "manual"] = attrs.field(
@@ -289,19 +289,19 @@ class RTVIClientOptions(MutableRecord):
     max_queued_events: int = attrs.field(
         default=100_000,
         validator=COUNT,
-        metadata=_says("Limit of the events that wait for their handlers. Beyond it the session ends."),
+        metadata=_says("Limit of the number of queued events. Beyond it the session ends."),
     )
     max_queued_bytes: int = attrs.field(
         default=64 * 1024 * 1024,
         validator=COUNT,
-        metadata=_says("Limit of the size of these events, 64 MiB by default. Beyond it the session ends."),
+        metadata=_says("Limit of the size of queued events, in bytes. 64 MiB by default. Beyond it the session ends."),
     )
     max_queued_audio_bytes: int = attrs.field(
         default=16 * 1024 * 1024,
         validator=COUNT,
         metadata=_says(
-            "Limit of the bot's audio that waits for a slow sink. Beyond it the oldest is dropped. The default of "
-            "16 MiB holds several minutes."
+            "Limit of the bot's audio that waits for a slow sink, in bytes. Beyond it the oldest audio is dropped. The "
+            "default of 16 MiB holds several minutes."
         ),
     )
     track_turns: bool = attrs.field(
@@ -315,14 +315,14 @@ class RTVIClientOptions(MutableRecord):
     max_turn_audio: Seconds = attrs.field(
         default=120.0,
         validator=WAIT,
-        metadata=_says("Seconds of the bot's audio that each turn keeps. 0: none, and none of the user's."),
+        metadata=_says("Seconds of the bot's audio that each turn keeps. 0: turns keep no audio at all."),
     )
     reconnect: ReconnectPolicy | None = attrs.field(
         default=None,
         validator=instance_of("a ReconnectPolicy()", ReconnectPolicy).or_none,
         metadata=_says(
-            "When and how often to replace a lost session that was ready. None: never. See `ReconnectPolicy`, and "
-            "docs/guides/reconnecting.md for what is kept."
+            "When to replace a lost session whose bot was ready, and how often to try. None: never. See "
+            "`ReconnectPolicy`; docs/guides/reconnecting.md says which state is kept."
         ),
     )
 
@@ -349,7 +349,7 @@ class RTVIClientOptions(MutableRecord):
 
 
 _NAMES = attrs.fields_dict(RTVIClientOptions)
-#: The options that `connect()` and `for_url()` don't take: a parameter of theirs, and one that excludes a URL.
+#: The options that `connect()` and `for_url()` don't take: one is a parameter of theirs, the other excludes a URL.
 NOT_BY_URL = ("transport", "custom_connect_handler")
 _NAMES_BY_URL = dict.fromkeys(("url", "transport", "token", "headers", *(n for n in _NAMES if n not in NOT_BY_URL)))
 
@@ -374,12 +374,12 @@ def check_option_names(call: str, given: Mapping[str, object], *, by_url: bool) 
     """Check the names of keyword arguments.
 
     Args:
-        call: as in ``"connect()"``.
-        given: the arguments.
-        by_url: True: `call` takes a URL, as `RTVIClient.for_url()`.
+        call: The call's name, as in ``"connect()"``.
+        given: The arguments.
+        by_url: True if `call` takes a URL, like `RTVIClient.for_url()`.
 
     Raises:
-        TypeError: there is no such argument; the text has the nearest one, and all of them.
+        TypeError: There is no such argument. The text has the nearest one, and all of them.
     """
     known = _NAMES_BY_URL if by_url else _NAMES
     if given.keys() <= known.keys():
@@ -396,7 +396,7 @@ def api_request(
     """Return the request for the arguments of `start_bot()`.
 
     Raises:
-        TypeError: a whole request is given together with parts of one.
+        TypeError: A whole request is given together with parts of one.
     """
     instance_of("a URL (a str), an APIRequest or a mapping", str, APIRequest, Mapping).check(endpoint=endpoint)
     if isinstance(endpoint, str):

@@ -30,10 +30,10 @@ class Reconnect(Operation[None]):
     """Replaces a lost session, on a thread that lives until the new one is stable, or no attempt follows.
 
     Args:
-        life: as of `Operation`.
-        lost: the session.
-        policy: the client's.
-        source: the call of `connect()` whose arguments are used again.
+        life: As for `Operation`.
+        lost: The lost session.
+        policy: The client's policy.
+        source: The call of `connect()` whose arguments are used again.
     """
 
     def __init__(self, life: Life, lost: Session, policy: ReconnectPolicy, source: Connect) -> None:
@@ -68,7 +68,7 @@ class Reconnect(Operation[None]):
     def _work(self) -> None:
         self.progress = Progress.RUNNING
         runtime = None
-        # Keeps the threads of the runtime alive between two sessions. If it cannot be had, the attempts raise the
+        # Keeps the threads of the runtime alive between two sessions. If it cannot be acquired, the attempts raise the
         # reason.
         with contextlib.suppress(NoThreadError, OSError):
             runtime = acquire_runtime()
@@ -93,7 +93,7 @@ class Reconnect(Operation[None]):
             life = self._life()
             if life is None or not life.announce(self, following):
                 return None
-            del life  # a client that is dropped meanwhile must be collected
+            del life  # a client that is dropped during the wait must be collected
             text, what = one_line(str(error), LONGEST_LINE).rstrip("."), following.describe_attempt()
             if is_loss:
                 logger.info("The session is lost: %s. The client makes %s", text, what)
@@ -122,7 +122,7 @@ class Reconnect(Operation[None]):
         return None
 
     def finish(self, session: Session) -> None:
-        """End, unless `session` was lost, and this operation replaces it, too. Under the lock of the client's life."""
+        """End, unless `session` was lost and this operation replaces it, too. Under the lock of the client's life."""
         if self.lost is not session:
             self._leave(self._life(), Progress.DONE)
 
@@ -159,5 +159,5 @@ class Reconnect(Operation[None]):
 
 
 def loss_of(session: Session) -> RTVIError:
-    """Return an error that says how a session was lost, which is being replaced."""
+    """Return an error that says how a session was lost that is being replaced."""
     return attrs.evolve(session.close_info, reconnecting=True).failure()

@@ -1,8 +1,8 @@
-"""Recordings of a client's sessions, which `RTVIClient.record()` starts: what is noted, and the thread that writes.
+"""Recordings of a client's sessions, which `RTVIClient.record()` starts: the noted events, and the thread that writes.
 
-A session notes what happens by `Recorder.note()`, which only appends to a queue. Audio is read from the tracks, like an
-application does. The thread `rtvi-record` takes both every 0.2 s, in order, and writes: audio, then its sizes, then the
-rows that speak of it. So a file is valid whenever the process is killed.
+A session notes its events by `Recorder.note()`, which only appends to a queue. Audio is read from the tracks, as an
+application would. Every 0.2 s the thread `rtvi-record` takes both, in order, and writes the audio, then its sizes, then
+the rows that refer to it. So a file is valid even if the process is killed.
 """
 
 from __future__ import annotations
@@ -65,28 +65,28 @@ logger: logging.Logger = package_logger(__name__)
 
 Side: TypeAlias = Literal["in", "out"]
 
-# The thread writes at this interval, in seconds, and leaves out the last part of what has happened: threads may still
-# be about to note something of it, and it is noted in order.
+# The thread writes at this interval, in seconds. It leaves out the most recent events, because threads may still be
+# about to note earlier ones, and rows are written in order.
 _INTERVAL = 0.2
 _SETTLE = 0.02
 _LAG = 0.2  # of the audio
-# What waits for the thread at most: rows and their bytes, and seconds of audio of a side.
+# The limits of the queue: rows and their bytes, and seconds of audio of a side.
 _MAX_ROWS = 10_000
 _MAX_BYTES = 2**26
 _MAX_SECONDS = 10.0
-# The rate of a file whose user is heard first, because the bot's is not known yet.
+# The sample rate of a file in which the user is heard first, because the bot's rate is not known yet.
 _RATE_HZ = 24_000
-# Seconds that `close()` waits for the thread, and then for the page: that of an hour takes a quarter of a minute.
+# Seconds that `close()` waits for the thread, and then for the page. The page of an hour takes a quarter of a minute.
 _CLOSE_LIMIT = 5.0
 _PAGE_LIMIT = 60.0
-# Bytes that the last rows may take.
+# Bytes reserved for the last rows.
 _RESERVE = 2_048
 
 _SUFFIXES = (".jsonl", ".wav")
 
 
 class Note(NamedTuple):
-    """Something that happened: when, in which session, and what."""
+    """An event with its time and its session."""
 
     at: float
     session: Session | None
@@ -95,10 +95,10 @@ class Note(NamedTuple):
 
 
 class Recorder:
-    """The recordings of one client. Its sessions note here what happens; no method blocks, and any thread may call it.
+    """The recordings of one client. Its sessions note events here. No method blocks, and any thread may call it.
 
     Args:
-        life: The client's.
+        life: The client's life.
     """
 
     def __init__(self, life: Life) -> None:
@@ -108,11 +108,11 @@ class Recorder:
         self.recordings: tuple[RecordingSession, ...] = ()
 
     def add(self, recording: RecordingSession) -> None:
-        """Tell a recording what happens from now on."""
+        """Pass events to a recording from now on."""
         self.recordings = (*self.recordings, recording)
 
     def remove(self, recording: RecordingSession) -> None:
-        """Tell a recording nothing more."""
+        """Pass no more events to a recording."""
         self.recordings = tuple(each for each in self.recordings if each is not recording)
 
     def end(self) -> None:
@@ -126,7 +126,7 @@ class Recorder:
             recording._close()
 
     def note(self, session: Session | None, kind: str, value: Any = None, at: float | None = None) -> None:
-        """Note what happens."""
+        """Note an event."""
         note = Note(monotonic() if at is None else at, session, kind, value)
         for recording in self.recordings:
             recording._put(note)
@@ -155,13 +155,13 @@ class Recorder:
             recording._listen(session)
 
     def about(self) -> tuple[str, set[str]]:
-        """Return the bot's URL, and all that the client knows of secrets."""
+        """Return the bot's URL, and all secrets that the client knows."""
         life = self._life()
         return ("", set()) if life is None else address_of(life)
 
 
 def address_of(life: Life) -> tuple[str, set[str]]:
-    """Return the bot's URL, and all that a client knows of secrets, which no file must have."""
+    """Return the bot's URL, and all secrets that a client knows, which no file may contain."""
     params, transport = life.params, life.transport
     url, headers = transport.credentials() if transport is not None else ("", {})
     secrets = secrets_of(url, headers) | secrets_of(params.base_url, params.headers, params.request_data)
@@ -180,14 +180,14 @@ def address_of(life: Life) -> tuple[str, set[str]]:
 
 
 class RecordingSession:
-    """A recording that is being made; leaving its ``with`` block closes it. Any thread may call its methods.
+    """A recording in progress. Leaving its ``with`` block closes it. Any thread may call its methods.
 
-    Its first files have the name that `RTVIClient.record()` was given; each further session of the client has files of
-    its own, ``NAME-2.jsonl`` and so on. When the client ends for good, so does the recording.
+    Its first files have the name given to `RTVIClient.record()`. Each further session of the client has files of its
+    own, ``NAME-2.jsonl`` and so on. When the client ends for good, so does the recording.
     """
 
-    # Mutable state. `_queue` and `_listeners` are changed in single steps by any thread. `_queued_bytes` may miss what
-    # two threads add at once, until the queue is empty. `_files`, `_later`, `_count`, `_ended`, `_is_full` and
+    # Mutable state. `_queue` and `_listeners` are changed in single steps by any thread. Until the queue is empty,
+    # `_queued_bytes` may be wrong, if two threads add at once. `_files`, `_later`, `_count`, `_ended`, `_is_full` and
     # `_redactor` belong to the thread that writes, which holds `_writing`.
 
     def __init__(
@@ -216,14 +216,14 @@ class RecordingSession:
         self._paths: tuple[Path, ...] = ()
         self._lost: tuple[Row, ...] = ()
         self._count = 0
-        self._ended = 0  # the number of the session that has ended last, among those of the client
+        self._ended = 0  # the number of the last ended session, among the client's sessions
         self._is_full = False
         self._closes = False
         self._done = Latch()  # the files are complete
         self._has_pages = Latch()
         if page_of is None:
             self._has_pages.set()
-        # Held while the files are written, by the thread that writes or the one that waits for the last of it.
+        # Held while the files are written, by the thread that writes or the one that waits for the last rows.
         self._writing = threading.Lock()
         self._files: _Files | None = self._open(monotonic(), 1)
 
@@ -231,34 +231,34 @@ class RecordingSession:
 
     @property
     def path(self) -> Path:
-        """Return the file with the rows of the first session."""
+        """The file with the rows of the first session."""
         return self._paths[0]
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """Return all files that there are so far."""
+        """All files so far."""
         return self._paths
 
     @property
     def lost(self) -> tuple[Row, ...]:
-        """Return the rows that say what is missing in the recording: of which side, how much, and why."""
+        """The rows that report gaps in the recording: the side, the length, and the reason."""
         return self._lost
 
     def mark(self, text: str) -> None:
-        """Put a mark at this moment, which the timeline shows. Between two sessions it begins the files of the next.
+        """Put a mark at this moment, which the timeline shows. Between two sessions it starts the next session's files.
 
         Raises:
-            TypeError: It is no string.
+            TypeError: `text` is not a string.
         """
         if not isinstance(text, str):
             raise TypeError(f"text must be a str, not {type(text).__name__}")
         self._put(Note(monotonic(), None, "mark", text))
 
     def close(self) -> None:
-        """Write what is left, close the files, and write the pages. Idempotent.
+        """Write the remaining rows, close the files, and write the pages. Idempotent.
 
-        It takes 5 s at most, if the disk hangs, and a minute for the pages. In the function `redact` it does not wait,
-        because that runs on the thread that writes.
+        Takes at most 5 s if the disk hangs, and at most a minute for the pages. In the function `redact` it does not
+        wait, because `redact` runs on the thread that writes.
         """
         if self._close():
             self._has_pages.wait(Deadline(_PAGE_LIMIT))
@@ -273,7 +273,7 @@ class RecordingSession:
         return f"<RecordingSession {os.fspath(self.path)!r}{' closed' if self._done.is_set() else ''}>"
 
     def _close(self) -> bool:
-        """Write what is left, and close the files; return whether they are complete."""
+        """Write the remaining rows, and close the files. Return whether they are complete."""
         self._end()
         return not _writer.is_own_thread() and self._done.wait(Deadline(_CLOSE_LIMIT))
 
@@ -284,16 +284,16 @@ class RecordingSession:
             files.path.unlink(missing_ok=True)
 
     def _forget(self) -> None:
-        """Close the files as they are, in a forked child: they are the parent's."""
+        """Close the files as they are, in a forked child, because they are the parent's."""
         self._recorder.remove(self)
-        # Another one: a thread of the parent may have held it.
+        # A new lock, because a thread of the parent may have held the old one.
         self._writing, self._closes = threading.Lock(), True
         if self._files is not None:
             self._files.abandon()
         self._done.set()
         self._has_pages.set()
 
-    # -- what happens: any thread -------------------------------------------------------------------------------------
+    # -- events: any thread -------------------------------------------------------------------------------------------
 
     def _put(self, note: Note) -> None:
         """Take a note, if there is room."""
@@ -318,7 +318,7 @@ class RecordingSession:
     # -- writing: on the thread for it --------------------------------------------------------------------------------
 
     def _write_soon(self) -> bool:
-        """Write what has happened; return whether nothing more will be written."""
+        """Write the events so far. Return whether this was the last time."""
         with self._writing:
             if self._done.is_set():
                 return self._has_pages.is_set()
@@ -346,7 +346,7 @@ class RecordingSession:
             self._write_pages(self._page_of)
 
     def _write_pages(self, page_of: Callable[[Path], str]) -> None:
-        """Write the page of each session. If one cannot be written, warn, and write no more."""
+        """Write the page of each session. If one cannot be written, log a warning, and write no more."""
         for rows in [path for path in self._paths if path.suffix == ".jsonl"]:
             path = rows.with_suffix(".html")
             try:
@@ -393,11 +393,11 @@ class RecordingSession:
         if note.session is not None and note.session.number <= self._ended:
             return  # it is late
         files = self._files
-        if files is None:  # the last session has ended: the next one, or a mark, begins further files
+        if files is None:  # the last session has ended: the next one, or a mark, starts further files
             files = self._open_next(note.at) if not self._is_full else None
             if files is None:
                 return
-        if note.kind in ("state", "bot", "end"):  # the server may have told a token
+        if note.kind in ("state", "bot", "end"):  # the server may have sent a token
             self._redactor.learn(self._recorder.about()[1])
         files.take(note)
         if files.is_over:
@@ -405,7 +405,7 @@ class RecordingSession:
             self._after(files)
 
     def _after(self, files: _Files) -> None:
-        """Note what is known of the files, and forget them if they are complete."""
+        """Note the known facts of the files, and forget the files if they are complete."""
         self._lost = (*self._lost, *files.lost[files.told :])
         files.told = len(files.lost)
         if files.wav_path is not None and files.wav_path not in self._paths:
@@ -418,7 +418,7 @@ class RecordingSession:
             self._end()
 
     def _open_next(self, at: float) -> _Files | None:
-        """Open the files of a further session, by the next number that is free.
+        """Open the files of a further session, by the next free number.
 
         Returns:
             None: They cannot be created; the recording ends.
@@ -468,7 +468,7 @@ class _Listener:
     """Reads the audio of both sides of a session.
 
     Args:
-        session: Its bot is ready.
+        session: The session, whose bot is ready.
     """
 
     def __init__(self, session: Session) -> None:
@@ -476,7 +476,7 @@ class _Listener:
         self._readers: dict[Side, tuple[AudioTrack, TrackFrames[AudioFrame]]] = {}
         self._dropped: dict[Side, int] = {"in": 0, "out": 0}
         self._unsent = 0.0
-        #: The session has ended, and all was taken.
+        #: The session has ended, and all audio was taken.
         self.is_over: bool = False
         self._open()
 
@@ -491,7 +491,7 @@ class _Listener:
                 self._dropped[side] = 0
 
     def take(self) -> list[Note]:
-        """Return the frames that have come, and what was lost."""
+        """Return the received frames, and notes of lost ones."""
         session = self.session
         self.is_over = session.is_closed
         notes: list[Note] = []
@@ -514,15 +514,15 @@ class _Files:
     """The files of one session of a recording. On the thread that writes.
 
     Args:
-        base: Their path, without suffixes.
-        began: The moment from which their time counts.
-        number: Of the session, among those of the recording.
-        url: The bot's.
-        redactor: What must not be seen.
-        has_audio: Whether there is a WAV file, once there is audio.
-        has_page: Whether there will be a page.
-        overwrite: Replace what is there.
-        max_bytes: Of both files together.
+        base: Path of the files, without suffixes.
+        began: The start of their time.
+        number: Number of the session, among the recording's sessions.
+        url: The bot's URL.
+        redactor: Removes secrets.
+        has_audio: True if there is a WAV file, once there is audio.
+        has_page: True if there will be a page.
+        overwrite: True: replace existing files.
+        max_bytes: Limit of both files together, in bytes.
 
     Raises:
         FileExistsError: One of them exists.
@@ -562,24 +562,24 @@ class _Files:
         self._wav: StereoFile | None = None
         self._stretches: dict[Side, Stretches] = {}
         self._held: deque[Row] = deque()  # stretches whose audio is not in the file yet
-        self._ahead = 0.0  # seconds of the bot's audio that were lost because it came too far ahead
+        self._ahead = 0.0  # seconds of the bot's audio that were lost because it arrived too far ahead
         self._last: dict[str, float] = {}
         self._was_ready = False
         self._has_failed = False  # the function `redact`
         self.is_over: bool = False
         self.is_full: bool = False
         self.lost: list[Row] = []
-        self.told: int = 0  # of them
+        self.told: int = 0  # the number of them that are noted
         moment = datetime.fromtimestamp(wall_time(), timezone.utc).isoformat(timespec="microseconds")
         head = {"kind": "head", "format": FORMAT, "version": VERSION, "wall": moment.replace("+00:00", "Z")}
         self._add(head | {"library": f"rtvi_sync {__version__}", "session": number, "url": url})
 
     @property
     def wav_path(self) -> Path | None:
-        """Return the WAV file; None without one."""
+        """The WAV file, or None."""
         return self._wav_name if self._wav is not None else None
 
-    # -- what happens -------------------------------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------------------------
 
     def take(self, note: Note) -> None:
         """Take a note."""
@@ -657,12 +657,12 @@ class _Files:
     def _take_end(self, at: float, info: CloseInfo) -> None:
         if self._was_ready:
             self.close(at, info)
-        else:  # of a failed attempt: the next one may follow
+        else:  # a failed attempt: the next one may follow
             error = str(info.error) if info.error is not None else None
             self._row(max(0.0, at - self.began), "state", state="disconnected", error=error)
 
     def lose(self, at: float, side: str, duration: float, why: str, *, rows: int = 0) -> None:
-        """Note that something is missing."""
+        """Note a gap."""
         row: Row = {"t": seconds(max(0.0, at - self.began)), "kind": "lost", "side": side}
         row |= {"seconds": seconds(duration)} | ({"rows": rows} if rows else {}) | {"why": why}
         self.lost.append(row)
@@ -674,7 +674,7 @@ class _Files:
         self._add({"t": seconds(t), "kind": kind, **values})
 
     def _add(self, row: Row) -> None:
-        """Write a row, as far as it may be seen."""
+        """Write a row without its secrets."""
         try:
             redacted = self._redactor.row(row)
             line = encode(redacted) if redacted is not None else b""
@@ -706,7 +706,7 @@ class _Files:
             self._size += len(line)
 
     def write(self, now: float) -> None:
-        """Write the audio up to shortly before `now`, and the rows of what is in the file."""
+        """Write the audio up to shortly before `now`, and the rows for the audio in the file."""
         if self._ahead:
             ahead, self._ahead = self._ahead, 0.0
             self.lose(now, "in", ahead, "full")
@@ -737,7 +737,7 @@ class _Files:
                 self._held.append(row)
 
     def close(self, at: float, info: CloseInfo | None) -> None:
-        """Write what is left, and the row of the end. `info`: how the session ended; None: the recording is closed."""
+        """Write the remaining rows, and the last one. `info`: the session's end. None: the recording is closed."""
         if self.is_over:
             return
         if self._wav is not None:
@@ -751,7 +751,7 @@ class _Files:
         self._file.close()
 
     def _become_full(self, why: str) -> None:
-        """End the recording, because there is no room for more of it."""
+        """End the recording, because there is no room for more."""
         if self.is_full:
             return
         self.is_full = True
@@ -789,7 +789,7 @@ class _Writer:
     """The thread that writes all recordings of the process, while there are any."""
 
     # Mutable state. `_lock` guards the list and `_has_thread`, for an assignment. Re-entrant, because a finalizer may
-    # run meanwhile.
+    # run during the assignment.
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -860,7 +860,7 @@ class _Writer:
             recording._end()
         for recording in recordings:
             is_done = recording._done.wait(Deadline(deadline.at_most(_CLOSE_LIMIT)))
-            if not is_done and not recording._writing.locked():  # else the disk hangs, as this thread would
+            if not is_done and not recording._writing.locked():  # else the disk hangs, and this thread would, too
                 recording._write_soon()
         for recording in recordings:
             recording._has_pages.wait(Deadline(deadline.at_most(_CLOSE_LIMIT)))
@@ -880,7 +880,7 @@ _writer: Final = _Writer()
 def record(life: Life, path: Path, **options: Any) -> RecordingSession:
     """Start a recording. See `RTVIClient.record()`."""
     if options["audio"]:
-        resampler_of(_RATE_HZ, 2 * _RATE_HZ)  # imports its library here: the thread that writes must not wait for that
+        resampler_of(_RATE_HZ, 2 * _RATE_HZ)  # imports its library here, because the thread that writes must not wait
     recorder = life.recorder or Recorder(life)
     recording = RecordingSession(recorder, path, **options)
     try:

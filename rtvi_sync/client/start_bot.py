@@ -27,9 +27,9 @@ class StartBot(Operation[Any]):
     """One call of `start_bot()`.
 
     Args:
-        life: as of `Operation`.
-        request: starts the bot.
-        deadline: limit of the call.
+        life: As for `Operation`.
+        request: The request that starts the bot.
+        deadline: Limit of the call.
     """
 
     def __init__(self, life: Life, request: ConnectRequest, deadline: Deadline) -> None:
@@ -65,11 +65,11 @@ class StartBot(Operation[Any]):
             life.release(self)
 
     def _send(self) -> Bundle:
-        """Make the request, on a thread of its own, which can be left behind; return the answer."""
-        # Not in the constructor, because the main thread must not hold the lock that this takes.
+        """Make the request on a thread of its own, which can be left behind, and return the answer."""
+        # Not in the constructor, because the main thread must not hold the lock that this acquires.
         deadline = self._deadline
         abort = self._abort = AbortController(deadline, lambda: StartBotError("The request was aborted"))
-        self.check_wanted()  # before it was there to be aborted
+        self.check_wanted()  # the operation may have been abandoned before `abort` existed
         outcome: Future[Bundle] = Future()
         abort.signal.on_abort(lambda: outcome.reject(was_disconnected()))
         phase = "begin"
@@ -92,10 +92,10 @@ class StartBot(Operation[Any]):
                     elapsed=deadline.elapsed(),
                 )
         finally:
-            aborted = not abort.abort(was_disconnected())  # what still runs has no use any more
+            aborted = not abort.abort(was_disconnected())  # no one needs the request any more
             task.done.wait(Deadline(EndLimits.LINGER))
         if aborted:
-            # Not the abort's reason: an error that is raised on two threads mixes their tracebacks.
+            # Not the abort's reason, because an error that is raised on two threads mixes their tracebacks.
             raise was_disconnected()
         return outcome.result()
 

@@ -19,15 +19,17 @@ if TYPE_CHECKING:
 class ClientStats(TransportStats, MediaCounters):
     """Counters of the current or last session, and of the client, from `client.stats()`.
 
-    Only audio and video are ever dropped, the oldest first: `audio_unsent`, `mic_dropped`, `speaker_dropped_seconds`
-    and `video_dropped` count it. Messages that cannot be sent, and events that find the queue full, end the session
+    Only audio and video are ever dropped, the oldest first. `audio_unsent`, `mic_dropped`, `speaker_dropped_seconds`
+    and `video_dropped` count them. Messages that cannot be sent, and events that find the queue full, end the session
     with an error instead.
 
     Attributes:
-        sessions: how many this client has begun, failed attempts included.
-        reconnects: how many of them replaced a lost one automatically.
-        messages_sent, messages_received: RTVI messages of the session.
-        events_queued, event_bytes_queued: what waits for its handlers now.
+        sessions: The number of this client's sessions, including failed attempts.
+        reconnects: The number of lost sessions that were replaced automatically.
+        messages_sent: RTVI messages sent in the session.
+        messages_received: RTVI messages received in the session.
+        events_queued: The events that wait for their handlers now.
+        event_bytes_queued: The size of these events, in bytes.
     """
 
     sessions: int = 0
@@ -48,9 +50,11 @@ def stats_of(
     """Return the counters of the parts of a client.
 
     Args:
-        transport, media, bus: of the client.
-        session: the current or last one.
-        reconnects: how many sessions were replaced.
+        transport: The client's transport.
+        media: The client's devices.
+        bus: The client's event bus.
+        session: The current or last session.
+        reconnects: The number of replaced sessions.
     """
     carried = transport.stats() if transport is not None else TransportStats()
     return ClientStats(

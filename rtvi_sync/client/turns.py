@@ -1,4 +1,4 @@
-"""The part of the client's interface for conversations: questions, and the turns that they lead to."""
+"""The part of the client's interface for conversations: questions, and the turns that answer them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __tracebackhide__: Callable[..., object] = methodcaller("errisinstance", RTVIErr
 logger: logging.Logger = package_logger(__name__)
 
 Askable: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | AudioSource
-"""What `ask()` takes."""
+"""The type of a question to `ask()`."""
 
 _QUESTION = Rule(
     "a text (a str that is not empty), an audio file (a Path, or its bytes), PCM with sample_rate_hz=, or an "
@@ -45,8 +45,10 @@ _QUESTION = Rule(
 
 
 class ClientTurns(ClientBase):
-    """Questions and answers. Every method may be called on any thread, also in functions that the bot calls; in manual
-    mode those run where handlers do, and must not wait.
+    """Questions and answers.
+
+    Every method may be called on any thread. It may also be called in functions that the bot calls, but not in manual
+    mode, where functions run like handlers and must not wait.
     """
 
     _helpers: HelperRegistry
@@ -60,37 +62,43 @@ class ClientTurns(ClientBase):
         settle: Seconds = 0.0,
         sample_rate_hz: int | None = None,
     ) -> Turn:
-        """Ask the bot something, and wait until it has answered: written, spoken, and called functions.
+        """Ask the bot a question and return its complete answer.
 
-        An answer that is interrupted is returned; its `status` says so. Calls of several threads take turns. When it
-        returns, the handlers of every earlier event have returned. In manual mode it delivers events meanwhile.
+        Blocks until the bot has written, called its functions and spoken. Calls from several threads queue up. On
+        return, the handlers of all earlier events have run. Delivers events in manual mode.
 
         Args:
-            question: a text (any `str`), which the user types. Or audio, which is said in the microphone's place in
-                real time, also while that is off, and followed by silence until the bot has answered: an audio file as
-                a `Path` or as its bytes, PCM (bytes with `sample_rate_hz`), or an `AudioSource` that ends. It is
-                converted to 16 kHz, the rate of microphones, and held while the bot has muted the user.
-            timeout: seconds, for the whole call; None: no limit.
-            audio_response: the answer is spoken; False: it comes as text only. For a typed question.
-            settle: how many seconds the bot must be quiet before its answer counts as complete. For bots that do not
-                report the functions that they call: what they say before a function looks like the whole answer. Of
-                calls that wait at the same time, the longest holds for all.
-            sample_rate_hz: of PCM.
+            question: A `str`, which is sent as typed text. Or speech: an audio file as a `Path` or as bytes, PCM bytes
+                with `sample_rate_hz`, or an `AudioSource` that ends. The client converts speech to 16 kHz and sends it
+                in real time in place of the microphone's audio, even if the microphone is off. Silence follows until
+                the bot has answered. While the bot has muted the user, speech waits.
+            timeout (seconds): Limit of the whole call. None: no limit.
+            audio_response: False: ask for text only, which returns much earlier. For typed questions.
+            settle (seconds): How long the bot must stay quiet before the answer counts as complete. For bots that don't
+                report their function calls: their "One moment" looks like a whole answer. If several calls wait, the
+                longest value applies.
+            sample_rate_hz (hertz): The sample rate of PCM.
+
+        Returns:
+            The turn. Its `status` is "interrupted" if the answer was cut short.
 
         Raises:
-            BotNotReadyError: there is no session with a ready bot.
-            RequestTimeoutError: not answered within `timeout` seconds; `.turn` is what there was of it, and `.kind` is
-                "not_heard" if the bot has heard nothing of the audio. The session goes on, and a later question is not
-                confused by the answer to this one.
-            DisconnectedError: the session ended first; `.turn` is what there was.
-            BotError: the bot reported an error, and answered nothing; `.turn` has all errors.
-            RequestRejectedError: the bot refused the question.
-            UnsupportedFeatureError: the bot's version knows no way to ask so; a text over a transport that carries no
-                messages, as by telephone: speak instead; or the client was made with `track_turns=False`.
-            DeviceError: the audio cannot be used, or the transport carries none.
-            TypeError, ValueError: an argument cannot be used, such as audio of no length, or without an end.
-            WouldDeadlockError: called inside a handler of this client.
-            ForkedProcessError: the client was connected when the process forked.
+            BotNotReadyError: There is no session with a ready bot.
+            RequestTimeoutError: No complete answer arrived within `timeout` seconds. `.turn` has the partial answer.
+                `.kind` is "not_heard" if the bot heard nothing of the audio. The session continues; a late answer is
+                not mistaken for the answer to the next question.
+            DisconnectedError: The session ended. `.turn` has the partial answer.
+            BotError: The bot reported an error and no answer. `.turn` has all errors.
+            RequestRejectedError: The bot refused the question.
+            UnsupportedFeatureError: The bot's version has no such questions, or `track_turns` is False. Or the question
+                is a text, but the transport carries no messages, as by telephone. Speak instead.
+            DeviceError: The audio cannot be used, or the transport carries none.
+            TypeError, ValueError: An argument cannot be used, such as audio without length or without an end.
+            WouldDeadlockError: Called in a handler of this client.
+            ForkedProcessError: The client was connected when the process forked.
+
+        Example:
+            ``client.ask("When are you open?").expect(contains="nine")``
         """
         _QUESTION.check(question=question)
         COUNT.or_none.check(sample_rate_hz=sample_rate_hz)
@@ -101,15 +109,15 @@ class ClientTurns(ClientBase):
         deadline = Deadline(timeout)
         session = self._life.session()
         session.check_ready()
-        _check_carried(question, session)  # at once, though another thread's ask() may be under way
+        _check_carried(question, session)  # at once, even if another thread's ask() is running
         conversation = self._turns()
-        # A function runs while the ask() to whose answer it belongs waits for that.
+        # In a function that the bot calls, the ask() whose answer includes that call is still running.
         in_function = session.functions.is_current
         with contextlib.nullcontext() if in_function else conversation.ask_lock.hold(deadline):
-            session = self._life.session()  # it may have been replaced meanwhile
+            session = self._life.session()  # the client may have reconnected in the meantime
             session.check_ready()
             pending = self._question(question, session, audio_response=audio_response, sample_rate_hz=sample_rate_hz)
-            # Closed twice, because Ctrl-C may come before the first call has done anything.
+            # Closed twice, because Ctrl-C may interrupt the first call before it has done anything.
             with conversation.patience(settle), contextlib.closing(pending), contextlib.closing(pending):
                 pending.hold(deadline)
                 pending.ask(deadline)
@@ -125,9 +133,9 @@ class ClientTurns(ClientBase):
         audio_response: bool = True,
         sample_rate_hz: int | None = None,
     ) -> PendingTurn:
-        """Ask something while the bot speaks: `delay` seconds after the next `after` event.
+        """Arm a question that interrupts the bot: it is asked `delay` seconds after the next `after` event.
 
-        It is armed when the call returns::
+        Returns at once::
 
             second = client.barge_in("Stop!", delay=0.5)
             first = client.ask("Tell me a long story")
@@ -135,18 +143,22 @@ class ClientTurns(ClientBase):
             print(first.spoken_text, second.result().bot_text)
 
         Args:
-            question, audio_response, sample_rate_hz: as of `ask()`, but audio is also said while the bot has muted the
-                user.
-            after: the event.
-            delay: seconds.
-            where: called with each `after` event; the first one for which it is true counts.
+            question: As for `ask()`. But audio is sent even while the bot has muted the user.
+            after: The event to wait for.
+            delay (seconds): Time between the event and the question.
+            where: Called with each `after` event. The first event for which it returns true counts. None: the next one.
+            audio_response: As for `ask()`.
+            sample_rate_hz (hertz): The sample rate of PCM.
+
+        Returns:
+            The pending turn. Its `result()` waits for the answer.
 
         Raises:
-            BotNotReadyError: there is no session with a ready bot.
-            DisconnectedError: the session ended while the question was read.
-            UnsupportedFeatureError: a text, over a transport that carries no messages.
-            TypeError, ValueError, DeviceError: an argument cannot be used.
-            ForkedProcessError: the client was connected when the process forked.
+            BotNotReadyError: There is no session with a ready bot.
+            DisconnectedError: The session ended while the question was being read.
+            UnsupportedFeatureError: The question is a text, but the transport carries no messages.
+            TypeError, ValueError, DeviceError: An argument cannot be used.
+            ForkedProcessError: The client was connected when the process forked.
         """
         _QUESTION.check(question=question)
         COUNT.or_none.check(sample_rate_hz=sample_rate_hz)
@@ -163,21 +175,20 @@ class ClientTurns(ClientBase):
         return PendingTurn(pending, self._bus, session, after=event, delay=delay, where=where)
 
     def listen(self, timeout: Seconds | None = 30.0, *, settle: Seconds = 0.0) -> Turn:
-        """Return the next turn that is over and that no call has returned yet, once there is one.
+        """Wait for the next complete turn that no call has returned yet, and return it.
 
-        A greeting of the bot, for example, or what a user said into the microphone and the bot answered. Turns before a
-        `connect()` are not returned after it; those before a loss are, if the client has replaced the session by
-        itself.
+        For the bot's greeting, for example, or for speech from the microphone and its answer. Turns from before a
+        `connect()` are not returned. Turns from before a loss are, if the client reconnected automatically.
 
         Args:
-            timeout: seconds; None: no limit.
-            settle: as of `ask()`, for a turn that is not over when the call begins.
+            timeout (seconds): Limit of the call. None: no limit.
+            settle (seconds): As for `ask()`, for a turn that is incomplete when the call starts.
 
         Raises:
-            BotNotReadyError: there is no session with a ready bot.
-            RequestTimeoutError: none within `timeout` seconds.
-            DisconnectedError: the session ended first.
-            WouldDeadlockError, ForkedProcessError: as of `ask()`.
+            BotNotReadyError: There is no session with a ready bot.
+            RequestTimeoutError: No turn ended within `timeout` seconds.
+            DisconnectedError: The session ended first.
+            WouldDeadlockError, ForkedProcessError: As for `ask()`.
         """
         WAIT.or_none.check(timeout=timeout)
         WAIT.check(settle=settle)
@@ -197,26 +208,26 @@ class ClientTurns(ClientBase):
                     event = stream.next_before(deadline)
                 except RequestTimeoutError:
                     raise RequestTimeoutError(
-                        f"{conversation.error_within(deadline.elapsed())}No turn was over within {timeout} s. Pass a "
-                        "larger timeout, or see turns() for one that is under way."
+                        f"{conversation.error_within(deadline.elapsed())}No turn ended within {timeout} s. Pass a "
+                        "larger timeout; turns() lists turns in progress."
                     ) from None
                 if event is None:
-                    raise (stream.ended or CloseInfo()).as_error("a turn was over")
+                    raise (stream.ended or CloseInfo()).as_error("a turn ended")
 
     def turns(self) -> tuple[Turn, ...]:
-        """Return the last 100 turns of the client's sessions, with those that are not over.
+        """Return the last 100 turns of the client's sessions, including turns in progress.
 
-        They have audio, and the latencies that are measured by it, from the first call of this method, `ask()` or
-        `listen()` on, or from the first handler of `turn_started` or `turn_ended`; and what the bot said in the first 5
-        s of the session.
+        Turns keep audio, and latencies measured from audio, only after the first call of `turns()`, `ask()` or
+        `listen()`, or the first handler of `turn_started` or `turn_ended`. The bot's audio in the first 5 s of the
+        session is always kept.
 
         Raises:
-            UnsupportedFeatureError: The client was made with `track_turns=False`.
+            UnsupportedFeatureError: `track_turns` is False.
         """
         return self._turns().turns()
 
     def expect(self, within: Seconds = 10.0) -> Expect:
-        """Return a context manager in whose block the bot is expected to do things, in order::
+        """Return a context manager that expects actions of the bot, in order::
 
             with client.expect(within=5) as expect:
                 client.send_text("What's the weather in Oslo?")
@@ -226,8 +237,8 @@ class ClientTurns(ClientBase):
                 expect.no_more(for_=1)
 
         Args:
-            within: seconds for each expectation, from the latest of the beginning of the block, the last message that
-                the client sent, and what was met last.
+            within (seconds): Limit of each expectation. It runs from the latest of these: the start of the block, the
+                last message that the client sent, and the last event that met an expectation.
         """
         from ..conversation.expect import Expect
 
@@ -265,6 +276,6 @@ class ClientTurns(ClientBase):
 
 
 def _check_carried(question: Askable, session: Session) -> None:
-    """Raise if a question is a text, and the transport carries none. No turn is started."""
+    """Raise if the question is a text and the transport carries none. Starts no turn."""
     if isinstance(question, str):
         session.check_carries_messages("a text")

@@ -26,7 +26,7 @@ _REASON = instance_of("an exception", BaseException).or_none
 
 
 class AbortSignal:
-    """The state of one attempt: whether it was abandoned, and what to wake then. Made by `AbortController`.
+    """The state of one attempt: whether it was abandoned, and which sockets to wake then. Made by `AbortController`.
 
     Any thread may use it. Aborting wakes the steps of the attempt that block on a socket.
     """
@@ -48,7 +48,7 @@ class AbortSignal:
 
     @property
     def aborted(self) -> bool:
-        """Whether the attempt was abandoned."""
+        """True if the attempt was abandoned."""
         return self._reason is not None
 
     @property
@@ -85,8 +85,8 @@ class AbortSignal:
     def attach(self, sock: socket.socket) -> Callable[[], None]:
         """Shut `sock` down when the attempt is abandoned, and return a function that ends the watch.
 
-        The watch holds a duplicate of the descriptor, so it survives the wrapping of `sock` in TLS. A socket whose
-        `connect()` has not begun cannot be shut down: give a connection that begins after this a time limit.
+        The watch holds a duplicate of the descriptor, so it survives the wrapping of `sock` in TLS. A socket that is
+        not connecting yet cannot be shut down: give a connection that starts after this call a time limit.
 
         Raises:
             BaseException: the reason, if the attempt was abandoned already.
@@ -124,7 +124,7 @@ class AbortSignal:
         return True
 
     def _finish(self) -> None:
-        """End the attempt, which has succeeded: an abort has no effect on what it has led to."""
+        """End the attempt, because it has succeeded. A later abort does not affect its connection."""
         with self._lock:
             self._finished = True
             self._callbacks.clear()

@@ -1,8 +1,8 @@
 """The clock of every limit and timestamp of the package, which tools that replace the clock of tests do not reach.
 
-freezegun and similar tools replace the functions of the module `time`, and each attribute of another module that is one
-of these functions. A limit on such a clock never passes. The functions here are those of a second instance of the
-module `time`, so they are objects of their own, also if this module is imported while the clock is replaced.
+freezegun and similar tools replace the functions of the module `time`, and every other module's references to them. A
+limit on such a clock never passes. This module takes the functions from a second instance of `time`. They are separate
+objects, even if this module is imported while the clock is replaced.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class Deadline:
 
     @property
     def expired(self) -> bool:
-        """Whether no time is left."""
+        """True if no time is left."""
         return self._end is not None and monotonic() >= self._end
 
     def at_most(self, timeout: float) -> float:

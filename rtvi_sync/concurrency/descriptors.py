@@ -14,7 +14,7 @@ from typing import Any
 
 from ..errors import DisconnectedError
 
-#: For `recv()` of a non-blocking socket: if the application has closed it, its number may be that of a blocking one.
+#: For `recv()` of a non-blocking socket: once the application has closed it, a blocking socket may get its number.
 DONT_WAIT: int = getattr(socket, "MSG_DONTWAIT", 0)
 
 
@@ -47,17 +47,17 @@ def _place(number: int) -> tuple[int, int] | None:
 
 
 class TooManySocketsError(OSError):
-    """The system refuses to watch one more socket beside those that it watches. The text says what to do."""
+    """The system refuses to watch another socket. The text says how to fix it."""
 
 
 class _SelectSelector(selectors.SelectSelector):
-    """select(), which takes any socket, and one too many makes each later wait fail: that one is refused here."""
+    """A select() that refuses a socket it cannot wait for. Plain select() would accept it, and fail in each wait."""
 
     def register(self, *args: Any, **kwargs: Any) -> selectors.SelectorKey:
         """Watch a socket.
 
         Raises:
-            TooManySocketsError: select() cannot wait for it beside the others.
+            TooManySocketsError: select() cannot wait for another socket.
         """
         key = super().register(*args, **kwargs)
         try:
@@ -65,7 +65,7 @@ class _SelectSelector(selectors.SelectSelector):
         except ValueError as error:
             self.unregister(key.fileobj)
             raise TooManySocketsError(
-                f"select(), the only function of this system that waits for sockets, does not take one more beside "
+                "select(), the only function of this system that waits for sockets, takes no more than "
                 f"{len(self.get_map())}: {error}. End other sessions, or distribute them over several processes"
             ) from error
         except OSError:  # the application has closed a descriptor: the next wait says so

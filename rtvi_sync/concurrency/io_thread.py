@@ -32,7 +32,7 @@ logger: logging.Logger = package_logger(__name__)
 # Selectors whose timeout is in whole milliseconds. select() is exact, but takes only descriptors below this number.
 _IN_MILLISECONDS: tuple[type, ...] = tuple(filter(None, [getattr(selectors, "EpollSelector", None)]))
 _MOST_DESCRIPTORS = 1024
-# By which a selector says that it watches no more sockets; they are no fault of the socket.
+# The errors of a selector that cannot watch another socket. The socket is not at fault.
 _NO_ROOM = (errno.ENOSPC, errno.ENOMEM)
 # The thread wakes at this interval, in seconds, to find out whether the application has closed its descriptors: nothing
 # can wake a thread that waits in a selector which was closed.
@@ -42,7 +42,7 @@ _CHECK_INTERVAL = 5.0
 class Channel(Protocol):
     """A non-blocking socket that the I/O thread serves. Every method is called on the I/O thread and must not block.
 
-    A channel may be called once more after it was unregistered, if it was ready at the same time as the channel whose
+    A channel may be called again after it was unregistered, if it was ready at the same time as the channel whose
     method unregistered it.
     """
 
@@ -86,7 +86,7 @@ class Timer:
         self.channel: Channel | None = channel
 
     def cancel(self) -> None:
-        """Cancel the call, unless it has begun, and release what it refers to: the timer stays until it is due."""
+        """Cancel the call, unless it has started, and release its references: the timer stays until it is due."""
         self.call = self.channel = None
 
 
@@ -113,7 +113,7 @@ class IOThread:
         self._closing = False
         self._waiting = False  # the thread blocks, or is about to: it has checked its work
         self._selector_failed = False  # the application has closed it
-        #: The application has closed all descriptors, as far as `detect_loss()` has found out.
+        #: True once `detect_loss()` has found that the application has closed all descriptors.
         self.is_lost: bool = False
         self._open()
         #: Steps at given times on this thread, exact to the microsecond.
@@ -124,7 +124,7 @@ class IOThread:
         self._ident: int | None = None  # of `thread`
         #: The seconds for which the thread was idle before its current work.
         self.idle_time: float = 0.0
-        #: The thread has ended, or is about to: what is given to it will not be done.
+        #: The thread has ended, or is about to: it will not run any further commands.
         self.ended: bool = False
         #: Called on this thread when it ends, after `Channel.on_failure()`, with the reason.
         self.on_end: set[Callable[[BaseException], object]] = set()
@@ -164,7 +164,7 @@ class IOThread:
                 pass
 
     def detect_loss(self) -> bool:
-        """Check whether the application has closed the descriptors of the process, and with them those of channels.
+        """Check whether the application has closed the descriptors of the process, including those that channels use.
 
         If so, drop them: the numbers may belong to other files, and must not be closed. The thread ends by itself, but
         may take a while.
@@ -236,7 +236,7 @@ class IOThread:
             if error.errno not in _NO_ROOM:
                 raise
             raise TooManySocketsError(
-                f"The system does not watch one more socket beside {len(self._selector.get_map())}: {error}. End other "
+                f"The system watches no more than {len(self._selector.get_map())} sockets: {error}. End other "
                 "sessions, distribute them over several processes, or raise its limit (on Linux sysctl "
                 "fs.epoll.max_user_watches)"
             ) from error
@@ -283,14 +283,14 @@ class IOThread:
             if self.scheduler.next_due < math.inf and self.scheduler.wants_run:  # often there is no step at all
                 self.scheduler.run_due()
             self._serve_ready(next_timer)
-            for _ in range(len(self._commands)):  # those that these queue come later, so the sockets are not starved
+            for _ in range(len(self._commands)):  # not the commands that these queue, which would starve the sockets
                 self._run_call(*self._commands.popleft())
             if self.promotion_requested and self.followers is not None and self.followers.promote():
                 return True
         return False
 
     def _end_all(self) -> None:
-        self.ended = True  # first: a channel may begin something new when it is told
+        self.ended = True  # first: a channel may start something new when it learns of the end
         if self.followers is not None:
             self.followers.detach()
         self.scheduler.close()
@@ -349,7 +349,7 @@ class IOThread:
             if due > now and timer.call is not None:
                 return due
             heapq.heappop(self._timers)
-            call, channel = timer.call, timer.channel  # read once, because another thread may cancel it meanwhile
+            call, channel = timer.call, timer.channel  # read once, because another thread may cancel it at any time
             if call is not None:
                 self._run_call(call, channel)
         return math.inf

@@ -44,7 +44,7 @@ class Notifier:
         if not self._sleepers:
             return
         # Not copy(): before Python 3.12 it may collect garbage after it has read the length of the list. If a finalizer
-        # lets another thread change the list meanwhile, the process crashes. A list display reads it in one step.
+        # then lets another thread change the list, the process crashes. A list display reads it in one step.
         for sleeper in [*self._sleepers]:
             try:  # noqa: SIM105 - suppress() takes longer than all the rest
                 sleeper.release()

@@ -1,4 +1,4 @@
-"""The start of threads, and what happens to live objects when the process forks or exits."""
+"""How threads start, and how live objects end when the process forks or exits."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class system_failures_as(contextlib.ContextDecorator):  # noqa: N801 - a clause 
 
     Args:
         kind: makes the error from its message.
-        failed: what failed, as the beginning of the message.
+        failed: the failed operation, which starts the message.
     """
 
     def __init__(self, kind: Callable[[str], RTVIError], failed: str) -> None:
@@ -114,7 +114,7 @@ def start_thread(role: str, target: Callable[..., object], *args: Any) -> thread
     """Start a daemon thread named ``rtvi-<role>-<n>``. All threads of this package are started here.
 
     They are daemons, because no thread of a library may keep the interpreter from exiting. If Ctrl-C interrupts this
-    function, the thread may run all the same.
+    function, the thread may still run.
 
     Raises:
         NoThreadError
@@ -181,8 +181,8 @@ def _run(generation: int, starter: int, target: Callable[..., object], *args: An
 def _refuse_signals() -> None:
     """Block all signals on the calling thread, which is about to end.
 
-    The thread may exist for a while after it was joined, and must not receive signals that the main thread blocks
-    meanwhile. They are not blocked earlier, because a process that a handler starts inherits the thread's signal mask.
+    The thread may exist for a while after it was joined, and must not receive signals that the main thread blocks by
+    then. They are not blocked earlier, because a process that a handler starts inherits the thread's signal mask.
     """
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
@@ -219,8 +219,8 @@ def register_for_exit(thing: ExitAware, *, last: bool = False) -> None:
     """Call `thing.at_exit()` when the interpreter exits, or a child of multiprocessing or Celery ends. Held weakly.
 
     Args:
-        thing: what is called.
-        last: when all others have ended.
+        thing: the object that ends.
+        last: True to end it after all others.
     """
     with _lock:
         (_exit_last if last else _exit_aware).add(thing)
@@ -248,7 +248,7 @@ def unregister_for_exit(thing: ExitAware) -> None:
 
 
 def live_objects() -> list[ExitAware]:
-    """Return what is live now: what `at_exit()` would be called of."""
+    """Return the live objects, whose `at_exit()` would be called at exit."""
     with _lock:
         return [*_exit_aware]
 

@@ -8,10 +8,10 @@ import traceback
 
 
 def package_logger(name: str) -> logging.Logger:
-    """Return the logger of a module, whose calls raise nothing.
+    """Return the logger of a module, whose calls never raise.
 
-    `logging` reports what its handlers raise, but not what a filter of the application raises. In a thread that serves
-    all sessions, or ends one, that would end more than a line of the log.
+    `logging` catches exceptions of its handlers, but not of an application's filter. On a thread that serves all
+    sessions, or ends one, such an exception would do more harm than lose a line of the log.
     """
     logger = logging.getLogger(name)
     handle = logger.handle
@@ -19,7 +19,7 @@ def package_logger(name: str) -> logging.Logger:
     def guarded(record: logging.LogRecord) -> None:
         try:
             handle(record)
-        except Exception:  # noqa: BLE001 - whatever the application's code raises
+        except Exception:  # noqa: BLE001 - the application's code may raise anything
             if logging.raiseExceptions:  # as handlers of `logging` report their own failures
                 with contextlib.suppress(OSError, ValueError):  # there may be no stderr
                     traceback.print_exc()

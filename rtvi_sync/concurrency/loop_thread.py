@@ -30,12 +30,12 @@ IDLE_TIMEOUT = 5.0
 # Tasks that a library has left behind get this many seconds to end when the loop does.
 _LEFTOVER_TIMEOUT = 1.0
 
-# The parent's loops, in forked children. Their finalizers would change what the parent waits for.
+# The parent's loops, in forked children. Their finalizers would change the selector that the parent waits in.
 _inherited: list[asyncio.AbstractEventLoop] = []
 
 
 class Scope:
-    """The tasks and connections that a library begins for one purpose, so that they can be ended together.
+    """The tasks and connections that a library starts for one purpose, so that they can be ended together.
 
     It is used on the loop's thread only.
     """
@@ -45,7 +45,7 @@ class Scope:
         self._transports: list[asyncio.BaseTransport] = []
 
     def enter(self) -> None:
-        """Make the calling task a part of this scope, and what it begins from now on, and what that begins in turn."""
+        """Add the calling task to this scope, with every task and connection that it starts later, directly or not."""
         _scope.set(self)
         task = asyncio.current_task()
         assert task is not None, "a coroutine runs in a task"
@@ -76,17 +76,17 @@ _scope: ContextVar[Scope | None] = ContextVar("scope", default=None)
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """A loop whose blocking calls run on threads of this package, and which knows what belongs to a `Scope`.
+    """A loop that runs blocking calls on threads of this package, and adds tasks and connections to their `Scope`.
 
-    asyncio's own threads are joined when the interpreter exits, and a look-up of a name may take long.
+    asyncio's own threads are not used: the interpreter joins them at exit, and a look-up of a name may take long.
     """
 
     def time(self) -> float:
-        """Return the seconds of the clock of all limits, by which the loop also wakes."""
+        """Return the seconds of the clock of all limits, which also wakes the loop."""
         return monotonic()
 
     def create_task(self, *args: Any, **kwargs: Any) -> asyncio.Task[Any]:
-        """Begin a task."""
+        """Start a task."""
         task = super().create_task(*args, **kwargs)
         if (scope := _scope.get()) is not None:
             scope._add_task(task)
@@ -123,7 +123,7 @@ class _Loop(asyncio.SelectorEventLoop):
         return Mark(self._csock)  # type: ignore[attr-defined]
 
     def forget_descriptors(self) -> None:
-        """Never close the descriptors: the application has, and their numbers may be other files'. Any thread."""
+        """Never close the descriptors. The application has, and other files may use their numbers. Any thread."""
         keep_open(self)
         transports = [reference() for reference in self._transports.valuerefs()]  # type: ignore[attr-defined]
         sockets = [transport._sock for transport in transports if transport is not None]
@@ -149,7 +149,7 @@ class LoopThread:
         self._loop.set_exception_handler(_log_failure)
         self._mark = self._loop.mark()
         self._tasks: set[asyncio.Task[None]] = set()  # the loop itself holds them weakly; used on its thread only
-        #: What is called, on any thread, if the application closes the loop's descriptors. It then runs nothing more.
+        #: Called, on any thread, if the application closes the loop's descriptors. The loop then runs nothing more.
         self.on_loss: set[Callable[[], object]] = set()
         # These three are guarded by the lock of the only `_Slot`.
         self.users: int = 0
@@ -159,7 +159,7 @@ class LoopThread:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start the thread. What was given to the loop before is done then.
+        """Start the thread. It first runs the calls that the loop was given before.
 
         Raises:
             RuntimeError: the process cannot start more threads.
@@ -172,12 +172,12 @@ class LoopThread:
 
     @property
     def is_current(self) -> bool:
-        """Return True on the loop's own thread."""
+        """True on the loop's own thread."""
         return threading.current_thread() is self._thread
 
     @property
     def thread(self) -> threading.Thread:
-        """Return the thread, once it was started."""
+        """The thread, once it was started."""
         assert self._thread is not None
         return self._thread
 
@@ -192,11 +192,11 @@ class LoopThread:
         return True
 
     def call_later(self, seconds: float, function: Callable[[], object]) -> Callable[[], None]:
-        """Call `function()` on the loop's thread in `seconds`; return what cancels that. Both on that thread."""
+        """Call `function()` in `seconds`, and return a function that cancels the call. All on the loop's thread."""
         return self._loop.call_later(seconds, function).cancel
 
     def run(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run a coroutine on the loop; return where its result will be."""
+        """Run a coroutine on the loop, and return the future of its result."""
         future: Future[T] = Future()
 
         async def main() -> None:
@@ -273,8 +273,8 @@ class LoopThread:
     def abandon_in_child(self) -> None:
         """Close the descriptors that a forked child has inherited.
 
-        Each number is given to another file, because the objects that it belongs to will close it once more. The
-        numbers are still the loop's: before the fork, `_Slot.stop_idle_threads()` has dropped a loop that lost them.
+        Each number is given to another file, because the objects that own it will close it again. The numbers are
+        still the loop's: before the fork, `_Slot.stop_idle_threads()` has dropped a loop that lost them.
         """
         self.is_lost = True
         _inherited.append(self._loop)
@@ -335,7 +335,7 @@ class _Slot:
             return not known
 
     def retire_unused(self, loop: LoopThread) -> None:
-        """End `loop` if it was unused for `IDLE_TIMEOUT`. A check that comes too early is followed by another one."""
+        """End `loop` if it was unused for `IDLE_TIMEOUT`. If it was used since, a later check follows."""
         with self._lock:
             if loop.users or monotonic() < loop.unused_since + IDLE_TIMEOUT or self._current is not loop:
                 return
@@ -372,7 +372,7 @@ def acquire_loop() -> LoopThread:
 
 
 def _log_failure(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log what a library did not handle. asyncio would log it as an error, also of a connection that has ended."""
+    """Log an error that a library did not handle. asyncio would log an error even for a connection that has ended."""
     error = context.get("exception")
     if isinstance(error, TooManySocketsError):
         logger.warning("A WebRTC connection does not open: %s", error)

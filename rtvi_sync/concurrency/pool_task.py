@@ -42,7 +42,7 @@ class PoolTask:
     def start(self) -> None:
         """Start the call on an idle thread, or on a new one. May be called on any thread, in finalizers too.
 
-        If Ctrl-C interrupts this method, the call may be made all the same.
+        If Ctrl-C interrupts this method, the call may still be made.
 
         Raises:
             NoThreadError

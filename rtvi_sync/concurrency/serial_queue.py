@@ -1,8 +1,8 @@
 """Serial queues that shared workers drain.
 
 A queue keeps the order of one client's events. Few workers serve many queues: a worker is woken or started only when a
-queue has items and no thread drains it, so that 500 idle clients need no thread, and a handler that blocks delays its
-own queue only.
+queue has items and no thread drains it. So 500 idle clients need no thread, and a handler that blocks delays only its
+own queue.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class SerialQueue:
 
         Args:
             function: an exception that it raises is logged.
-            workers: they drain the queue if no thread does now.
+            workers: the threads that drain the queue if no thread does now.
             size: bytes that the function holds. Functions with a size above 0 must be posted by one thread at a time.
             force: queue it even if the queue is full (for the last events of a session).
 
@@ -119,10 +119,10 @@ class SerialQueue:
 
         Args:
             function: an exception that it raises is logged.
-            workers: they drain the queue of what is posted meanwhile.
+            workers: the threads that drain items posted during the call.
 
         Returns:
-            Whether it was called; never in a manual queue.
+            True if it was called; never in a manual queue.
         """
         token = [threading.get_ident()]
         if self.manual or self._items or self._tokens.setdefault(0, token) is not token:
@@ -195,7 +195,7 @@ class SerialQueue:
     def run_queued(self, deadline: Deadline, until: Callable[[], bool] | None = None) -> int:
         """Block until `deadline` for a first item, then run the queued items on this thread; return how many ran.
 
-        One thread runs items at a time; another one that calls this meanwhile blocks until the token is free.
+        One thread runs items at a time: while one does, a second caller of this method blocks until the token is free.
 
         Args:
             deadline: limit of the wait for a first item.
@@ -206,7 +206,7 @@ class SerialQueue:
         def ready() -> bool:
             return (bool(self._items) and self._take(token)) or (until is not None and until())
 
-        # Ctrl-C may interrupt the application's thread anywhere, and the token must be released all the same.
+        # Ctrl-C may interrupt the application's thread anywhere. The token must be released even then.
         try:
             self._notifier.wait_for(ready, deadline)
             count = len(self._items)

@@ -1,4 +1,4 @@
-"""Work that shared workers do whenever it is asked for, never on two threads at once."""
+"""Work that shared workers do on request, never on two threads at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Drainable(Protocol):
     """Work for a worker."""
 
     def drain(self) -> None:
-        """Do all that is to be done, unless another thread does. May block, and never raises."""
+        """Do all pending work, unless another thread does it. May block, and never raises."""
 
 
 class Workers(Protocol):
@@ -30,11 +30,11 @@ class Workers(Protocol):
 
 
 class SerialWork:
-    """A function that workers call when it is called for; calls that come while it runs become one more.
+    """A function that workers run on request. Any number of requests during a run lead to one more run.
 
     Args:
         function: may block, which holds one worker and nothing else. An exception that it raises is logged.
-        workers: they run it.
+        workers: the threads that run it.
     """
 
     def __init__(self, function: Callable[[], object], workers: Workers) -> None:
@@ -52,14 +52,14 @@ class SerialWork:
             self._workers.submit(self)
 
     def call_soon(self) -> None:
-        """Do what `call()` does, but up to 1.5 ms later, together with what else is called so meanwhile."""
+        """Request a run as `call()` does, but up to 1.5 ms later, together with other calls of this method."""
         self._called = True
         if not self._runners:
             self._workers.submit_soon(self)
 
     @property
     def runner(self) -> threading.Thread | None:
-        """Return the thread that runs the function now, or None."""
+        """The thread that runs the function now, or None."""
         return self._runners.get(0)
 
     def drain(self) -> None:

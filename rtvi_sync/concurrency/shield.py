@@ -24,15 +24,15 @@ _LEAVE_TIMEOUT = 5.0
 
 
 def shielded(work: Callable[[], T], on_interrupt: Callable[[], object] | None = None, limit: float | None = None) -> T:
-    """Return what `work()` returns, or raise what it raises. Once begun, the work is never interrupted.
+    """Run `work()` and return its result, or raise its error. Once started, the work is never interrupted.
 
     Args:
         work: runs on another thread if this is the main thread, or, with a `limit`, one that must not block.
         on_interrupt: called if an exception, Ctrl-C for example, interrupts this thread while it waits. It makes `work`
             end early, and the exception is raised afterwards. None: it is raised at once, and the work continues.
-        limit: the main thread waits up to this many seconds, a thread that must not block not at all. The caller may be
-            a signal handler that has interrupted code which holds a lock, of `logging` for example, that the work
-            needs, or a finalizer.
+        limit: the main thread waits up to this many seconds. A thread that must not block does not wait at all. The
+            caller may be a finalizer, or a signal handler that interrupted code holding a lock that the work needs (of
+            `logging`, for example).
 
     Raises:
         TimeoutError: the limit has passed; the work continues.
@@ -68,7 +68,7 @@ class _Call(Generic[T]):
         self._errors: list[BaseException] = []
 
     def cancel(self) -> bool:
-        """Cancel the call; return False if it was begun."""
+        """Cancel the call; return False if it has started."""
         try:
             self._work.pop()
         except IndexError:
@@ -76,11 +76,11 @@ class _Call(Generic[T]):
         return True
 
     def run(self) -> None:
-        """Make the call, unless it was cancelled or begun."""
+        """Make the call, unless it was cancelled or has started."""
         try:
             work = self._work.pop()
         except IndexError:
-            return  # cancelled, or begun by another thread
+            return  # cancelled, or started by another thread
         try:
             self._results.append(work())
         except BaseException as error:  # noqa: BLE001 - it is raised to the caller

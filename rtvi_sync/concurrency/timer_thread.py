@@ -26,7 +26,7 @@ _STEP_LIMIT = 0.5
 # errors of due times are smaller.
 _EARLY = 50e-6
 _BEATS_PER_SECOND = 200
-# `run_due()` makes at most this many steps: what the thread reads meanwhile waits for them, 40 microseconds each.
+# `run_due()` makes at most this many steps, of about 40 microseconds each. Messages that arrive wait for all of them.
 _MAX_BATCH = 8
 
 Step = Callable[[float], "float | None"]
@@ -75,8 +75,8 @@ class Scheduler:
     with the earliest due time first.
 
     Args:
-        wake: makes that thread read `next_due`, which is earlier now. Called on any thread.
-        runs_here: tells whether the calling thread is that thread.
+        wake: makes that thread read `next_due`, which has become earlier. Called on any thread.
+        runs_here: returns True on that thread.
         clock: current time in seconds; never goes back.
     """
 
@@ -102,23 +102,23 @@ class Scheduler:
         self._closed = False
 
     def now(self) -> float:
-        """Return the seconds of the clock of due times (that of the package except in tests)."""
+        """Return the seconds of the clock of due times: the package's clock, except in tests."""
         return self._clock()
 
     def beat(self) -> float:
-        """Return the next multiple of 5 ms on the clock, at which the steps of many tasks can begin together.
+        """Return the next multiple of 5 ms on the clock, at which the steps of many tasks can run together.
 
-        A thousand sources that each send every 20 ms, and begin at such times, wake the thread 200 times a second
-        and not 50,000 times.
+        A thousand sources that each send every 20 ms, from such a time on, wake the thread 200 times a second and not
+        50,000 times.
         """
         return math.ceil(self._clock() * _BEATS_PER_SECOND) / _BEATS_PER_SECOND
 
     def add(self, step: Step, first: float) -> ScheduledTask:
         """Call `step(now)` at the time `first`, and again at each time that it returns.
 
-        `step` runs on the scheduler's thread and must neither block nor run the application's code. It returns the
-        absolute time of its next call, `math.inf` to be parked until `ScheduledTask.reschedule()`, or None when it is
-        done. An exception in it is logged and ends this task only. May be called on any thread, and in a step.
+        `step` runs on the scheduler's thread. It must not block or run the application's code. It returns the absolute
+        time of its next call, `math.inf` to be parked until `ScheduledTask.reschedule()`, or None when it is done. An
+        exception in it is logged and ends this task only. May be called on any thread, and in a step.
 
         Args:
             step: takes the current time in seconds on the scheduler's clock.
@@ -142,7 +142,7 @@ class Scheduler:
 
     @property
     def wants_run(self) -> bool:
-        """Return whether a step is due, or planned earlier than the thread knows, which may wake for much else.
+        """True if a step is due, or planned earlier than the thread knows: the thread also wakes for other work.
 
         The result may be True without need, as after `cancel()`.
         """

@@ -25,7 +25,7 @@ from .timer_thread import ScheduledTask
 # An idle worker ends after this many seconds. Starting one takes about 100 microseconds.
 IDLE_TIMEOUT = 5.0
 # The I/O thread swaps roles only if it was idle for this many seconds. If it has much to read, it calls one worker,
-# which drains all queues that become ready meanwhile and is not called for each.
+# which also drains the queues that become ready later, so they need no call.
 _MIN_IDLE_TIME = 0.0004
 # Seconds from one round of `submit_soon()` to the next. A worker that is woken for each audio frame of many sessions
 # would cost more than the frames do, and a delay this short is not heard.
@@ -46,7 +46,7 @@ class _Worker:
 
     def wake(self) -> None:
         """Wake the thread, or keep it from falling asleep. Never blocks."""
-        try:  # noqa: SIM105 - suppress() takes longer than the rest, and each event that comes alone passes here
+        try:  # noqa: SIM105 - suppress() takes longer than the rest, and each single event passes here
             self.sleeper.release()
         except RuntimeError:  # it is about to wake
             pass
@@ -63,12 +63,11 @@ class WorkerPool:
     """The threads that drain queues: as many as handlers and sinks block at once.
 
     At most one called worker has not taken a queue yet. It takes the first queue that is ready, and calls the next
-    worker if there are more. So a handler that blocks delays no other queue, handlers that return at once are all run
-    by one worker, and ten queues that become ready together do not wake ten threads. What is said here of a queue
-    holds for a sink, too.
+    worker if there are more. So a handler that blocks delays no other queue, and one worker runs all handlers that
+    return at once. Ten queues that become ready together do not wake ten threads. All this is true of sinks, too.
 
     Args:
-        io: the I/O thread that swaps roles with the workers; None: none does.
+        io: the I/O thread that swaps roles with the workers. None: no thread does.
     """
 
     def __init__(self, io: IOThread | None = None) -> None:
@@ -79,8 +78,8 @@ class WorkerPool:
         self._called = False  # a called worker has not taken a queue yet; True whenever a queue is ready
         self._idle: dict[_Worker, None] = {}  # they sleep; a thread that takes one out wakes it
         self._all: list[_Worker] = []  # some may have ended
-        # What waits for the next round; what drains it; whether a round is planned; the task of the I/O thread that
-        # begins it.
+        # The work for the next round; the object that drains it; whether a round is planned; the task of the I/O thread
+        # that starts the round.
         self._later: OrderedDict[Drainable, None] = OrderedDict()
         self._soon = _Soon(self._drain_later)
         self._round_planned = False
@@ -118,7 +117,7 @@ class WorkerPool:
         self._call_worker()
 
     def submit_soon(self, work: Drainable) -> None:
-        """Schedule `work.drain()`: at once if no other such work was begun within `_ROUND`, else in the next round.
+        """Schedule `work.drain()`: at once if no such work has started within `_ROUND`, else in the next round.
 
         So work that becomes ready thousands of times a second, as the sinks of many sessions do, wakes a worker a few
         hundred times.
@@ -138,12 +137,12 @@ class WorkerPool:
             if plans:
                 self._plan_round(io)
             planned = self._io is io
-        finally:  # an I/O thread that has ended begins no round; nor does one that a Ctrl-C here kept from planning it
+        finally:  # the I/O thread starts no round if it has ended, or if Ctrl-C interrupted the planning
             if not planned:
                 self._submit_later()
 
     def _submit_later(self) -> None:
-        """Schedule what waits for a round, because none begins."""
+        """Schedule the work of the next round now, because no round will start."""
         with self._lock:
             self._ready.update(self._later)
             self._later.clear()
@@ -151,14 +150,14 @@ class WorkerPool:
         self._call_worker()
 
     def _plan_round(self, io: IOThread) -> None:
-        """Have the I/O thread call a worker for what waits for the next round."""
+        """Have the I/O thread call a worker for the work of the next round."""
         with contextlib.suppress(RuntimeError):  # its scheduler is closed
             if self._round is None:
                 self._round = io.scheduler.add(self._begin_round, math.inf)
             self._round.reschedule(self._round_began + _ROUND)
 
     def _begin_round(self, now: float) -> float:
-        """Call a worker for what waits, and look again in the next round: a sink may block that worker."""
+        """Call a worker for the waiting work, and look again in the next round: a sink may block that worker."""
         with self._lock:
             waits = self._round_planned = bool(self._later)
             if waits:
@@ -292,7 +291,7 @@ class WorkerPool:
                 return
 
     def _drain_later(self) -> None:
-        """Drain what waits for a round; `_begin_round()` calls another worker for the rest if this one is blocked."""
+        """Drain the work of a round. If this worker is blocked, `_begin_round()` calls another one for the rest."""
         while True:
             with self._lock:
                 work = self._later.popitem(last=False)[0] if self._later else None

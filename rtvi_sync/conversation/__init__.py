@@ -1,1 +1,1 @@
-"""What is said in the sessions of a client: its turns, what is asked, and what is expected."""
+"""The conversation in a client's sessions: its turns, the questions, and the expectations of tests."""

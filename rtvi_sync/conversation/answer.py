@@ -1,8 +1,8 @@
-"""One answer of a bot: what it writes, speaks and calls, and what it still owes. Pure.
+"""One answer of a bot: its text, speech and function calls, and the parts still pending. Pure.
 
-An answer is complete when nothing of it is under way and nothing is owed. What is owed is known by signs, not by times:
-after a function the model runs again, and text that is to be spoken is spoken. Only where a bot tells less than that,
-or breaks off, is there a wait.
+An answer is complete when nothing is running or pending. The bot's reports decide this, not times: after a function
+the model runs again, and text that should be spoken is spoken. A timer decides only for a bot that doesn't report
+everything, or breaks off.
 """
 
 from __future__ import annotations
@@ -22,27 +22,28 @@ _MAX_SEGMENTS = 1000
 _MAX_CALLS = 100
 # Arguments, results, errors and metrics of a turn, in characters.
 _MAX_DATA = 1_000_000
-# Text counts as spoken from this share of its letters on: what filters take out is never reported.
+# A text counts as spoken once this share of its letters was: bots never report the letters that their filters remove.
 _SPOKEN = 0.98
-# From this version on a bot tells that it was interrupted.
+# Bots report interruptions from this version on.
 _TELLS_INTERRUPTION = (2, 0)
 
 
 @attrs.define(eq=False, repr=False)
 class BotTraits(MutableRecord):
-    """What a session has shown of its bot.
+    """The behaviour that the bot has shown in a session.
 
     Attributes:
-        version: of the protocol; None: unknown.
-        has_voice: False: it sends no audio, or is known not to speak. None: not known yet.
-        tells_model: it reports when its language model runs.
-        tells_speaking: False: it reports what it has spoken, but not when it begins and stops to speak.
-        tells_words: it reports what it has spoken. None: not known yet.
-        tells_output: it does so by `bot-output`, so `bot-tts-text` says the same again.
-        tells_user_input: it acknowledges typed texts by `user-input`. None: not known yet; bots of its version do,
+        version: The protocol version. None: unknown.
+        has_voice: False: the bot sends no audio, or is known not to speak. None: not known yet.
+        tells_model: The bot reports when its language model runs.
+        tells_speaking: False: the bot reports the words it has spoken, but not when it starts and stops speaking.
+        tells_words: The bot reports the words it has spoken. None: not known yet.
+        tells_output: It does so by `bot-output`, so `bot-tts-text` repeats the same words.
+        tells_user_input: The bot acknowledges typed texts by `user-input`. None: not known yet. Bots of its version do,
             unless they are configured not to.
-        may_acknowledge: False: it was waited for that once, in vain.
-        tells_typed, tells_spoken: it acknowledges what the user typed, or said, by `user-llm-text`.
+        may_acknowledge: False: the client has waited for an acknowledgement once, in vain.
+        tells_typed: The bot acknowledges typed text by `user-llm-text`.
+        tells_spoken: The bot acknowledges speech by `user-llm-text`.
     """
 
     version: Version | None = None
@@ -58,21 +59,22 @@ class BotTraits(MutableRecord):
 
     @property
     def tells_interruption(self) -> bool:
-        """Return whether it reports that it was interrupted."""
+        """Return whether the bot reports interruptions."""
         return self.version is not None and self.version >= _TELLS_INTERRUPTION
 
 
 class Waits(NamedTuple):
-    """How long the bot may be quiet while it owes something, in seconds from its last sign.
+    """How long the bot may be quiet while part of its answer is pending, in seconds from its last report.
 
     Attributes:
-        acknowledgement: until it acknowledges a question that it seems to answer, unless it is known whether it does.
-        first_speech: until its first speech, unless it is known whether this bot speaks.
-        speech: until text is spoken, by a bot that does.
-        more_speech: until speech goes on that stopped before all was spoken.
-        follow_up: until the model runs after a function, or after a run that said nothing.
-        lost: until a question is answered, or what is under way ends: longer than functions take, because it is only
-            for a bot that does not report the end. (Pipecat itself ends a bot that was idle for 300 s.)
+        acknowledgement: Until the bot acknowledges a question that it seems to answer. Only while it is unknown whether
+            it acknowledges any.
+        first_speech: Until the bot's first speech. Only while it is unknown whether it speaks.
+        speech: Until a bot that speaks has spoken a text.
+        more_speech: Until speech continues that stopped before all was spoken.
+        follow_up: Until the model runs after a function, or after a run without output.
+        lost: Until a question is answered, or a run, function or speech ends. Longer than functions take, because it
+            is only for bots that don't report the end. (Pipecat itself ends a bot that was idle for 300 s.)
     """
 
     acknowledgement: float = 2.0
@@ -92,16 +94,16 @@ class _Part(SpokenText):
 
     @property
     def is_pending(self) -> bool:
-        """Return whether it is to be spoken, and nothing of it was."""
+        """Return whether the part should be spoken, and none of it was."""
         return self.written and self.aloud and bool(self.letters) and not self.spoken_letters
 
 
 class Answer:
-    """What the bot does for one turn.
+    """The bot's answer in one turn.
 
     Args:
-        bot: its traits, which this answer may add to.
-        aloud: the first run is to be spoken; the runs after a function are in any case.
+        bot: Its traits. This answer may add to them.
+        aloud: True if the first run should be spoken. Runs after a function are always spoken.
     """
 
     def __init__(self, bot: BotTraits, *, aloud: bool = True) -> None:
@@ -109,14 +111,14 @@ class Answer:
         self._aloud = aloud
         self._parts: list[_Part] = []
         self._run: _Part | None = None
-        self._unwritten: _Part | None = None  # what the speech under way has that was not written
+        self._unwritten: _Part | None = None  # the unwritten words of the current speech
         # Texts by their hashes, because they may be long and many.
         self._segments: dict[int, tuple[_Part, int]] = {}
         self._last_segment: tuple[int, _Part, int] = hash(""), _Part(), 0
         self._calls: list[ReportedFunctionCall] = []
-        self._room = MAX_CHARACTERS  # for further text, and the blanks between the parts
+        self._room = MAX_CHARACTERS  # for further text, and the spaces between the parts
         self._data_room = _MAX_DATA
-        self._unheard = False  # words were reported, and the speech that they belong to was not yet
+        self._unheard = False  # words were reported, but not yet the speech that they belong to
         self._by_words = False
         self._speech_begin = self._speech_end = 0  # of the last speech, in the text that was spoken
         self.running: bool = False
@@ -129,7 +131,7 @@ class Answer:
     # -- the language model -------------------------------------------------------------------------------------------
 
     def start_run(self) -> None:
-        """Begin a run of the model."""
+        """Start a run of the model."""
         self._bot.tells_model = True
         self._resume_run()
 
@@ -140,7 +142,7 @@ class Answer:
 
     def write(self, text: str) -> None:
         """Append the text of the current run."""
-        # If that is over, what ended it was the end of the run before, told twice.
+        # If the run has ended, the previous run's end was reported twice.
         self._write(self._run or self._resume_run(), text)
 
     def _write(self, part: _Part, text: str) -> None:
@@ -149,7 +151,7 @@ class Answer:
         part.write(text)
 
     def stop_run(self) -> None:
-        """End the run. One that has brought nothing was a function that is not reported, or an empty answer."""
+        """End the run. A run without output was an unreported function, or an empty answer."""
         if not self.running:
             return
         run, self._run, self.running = self._run, None, False
@@ -167,13 +169,13 @@ class Answer:
 
     @property
     def calls(self) -> tuple[ReportedFunctionCall, ...]:
-        """Return the calls, in the order in which they began."""
+        """The calls, in the order of their starts."""
         return (*self._calls,)
 
     def call(
         self, at: float, name: str | None, call_id: str | None = None, arguments: dict[str, Any] | None = None
     ) -> None:
-        """Record a call, or what is told of it later: the message that announces a call has no id yet."""
+        """Record a call, or later details of it. The message that announces a call has no id yet."""
         if not self.keeps((name, call_id)):
             return
         arguments = arguments if self.keeps(arguments) else None
@@ -192,22 +194,22 @@ class Answer:
             )
 
     def name_of(self, call_id: str | None) -> str:
-        """Return how a call is named where it is shown."""
+        """Return the name under which a call is shown."""
         names = (call.function_name for call in self._calls if call.tool_call_id == call_id)
         return next(names, None) or "function"
 
     def keeps(self, data: object) -> bool:
-        """Count data that the turn is to keep; return False if it has no room for them."""
+        """Count data that the turn should keep. Return False if there is no room for them."""
         room = self._data_room - len(repr(data))
         self._data_room = room if room >= 0 else self._data_room
         return room >= 0
 
     def has_call(self, call_id: str) -> bool:
-        """Return whether it has a call with this id."""
+        """Return whether the answer has a call with this id."""
         return any(call.tool_call_id == call_id for call in self._calls)
 
     def end_call(self, at: float, call_id: str, *, result: Any = None, cancelled: bool = False) -> None:
-        """Record that a function has returned, which the model gets to know, or was cancelled."""
+        """Record that a function has returned, and the model gets the result; or that it was cancelled."""
         index = self._index_of(call_id, None)
         if index is None:
             return
@@ -221,7 +223,7 @@ class Answer:
         )
         if call.stopped is None:
             self.is_cancelled = cancelled
-            # A function that is cancelled without an interruption has taken too long, and the model is told of it.
+            # A function that is cancelled without an interruption took too long. The model is told so, and runs again.
             self.owes_run = not cancelled or self._bot.tells_interruption
 
     def _index_of(self, call_id: str | None, name: str | None) -> int | None:
@@ -243,10 +245,11 @@ class Answer:
         self._speech_begin = self._speech_end
 
     def stop_speaking(self, *, may_be_cut: bool = False) -> None:
-        """Record that the bot is silent. If it does not report words, it has spoken what it had written.
+        """Record that the bot is silent. If it does not report words, it has spoken all text written so far.
 
         Args:
-            may_be_cut: the user has begun meanwhile, and a bot that reports sentences may not have ended its first one.
+            may_be_cut: The user has started to speak in the meantime. A bot that reports sentences may not have
+                finished its first one.
         """
         bot = self._bot
         if bot.tells_words is None and self.speaking and self.text and not may_be_cut:
@@ -258,22 +261,22 @@ class Answer:
         self._speech_end = len(self.spoken_text)
 
     def expects(self, words: str) -> bool:
-        """Return whether these words come next in what is to be spoken. The cursor moves over them if they do."""
+        """Return whether these words are the next ones to speak. If so, move the cursor over them."""
         return any(part.speak(words) for part in self._parts if part.due_letters)
 
     def speak(self, words: str) -> bool:
-        """Move the cursor over words that were spoken; return False if they were not written."""
+        """Move the cursor over spoken words. Return False if the bot did not write them."""
         self._note_words(by_words=len(words.split()) <= 1)
         return self.expects(words)
 
     def add_spoken(self, words: str) -> None:
-        """Add words that were spoken without the model, such as a greeting. Those of one speech belong together."""
+        """Add words that were spoken without the model, such as a greeting. The words of one speech form one part."""
         part = self._unwritten = self._unwritten or self._add_unwritten()
         self._write(part, f" {words}" if part.text else words)
         part.speak_until(len(part.letters))
 
     def knows_segment(self, data: BotOutputData) -> bool:
-        """Return whether progress in this segment was reported before, or its text was written here."""
+        """Return whether progress in this segment was reported before, or its text was written in this answer."""
         key = _key_of(data)
         if key in self._segments:
             return True
@@ -296,7 +299,7 @@ class Answer:
         self._keep_segment(data, part, 0)
 
     def _add_unwritten(self) -> _Part:
-        """Add a part that is spoken without the model, before what is written but not spoken yet."""
+        """Add a part that is spoken without the model, before the text that is written but not yet spoken."""
         self.is_cancelled = False  # the bot says something of its own
         index = len(self._parts)
         while index and self._parts[index - 1].is_pending:
@@ -309,7 +312,7 @@ class Answer:
             self._segments[_key_of(data)] = part, start
 
     def speak_segment(self, data: BotOutputData) -> None:
-        """Move the cursor to where the bot is in a segment that is known."""
+        """Move the cursor to the bot's position in a known segment."""
         part, start = self._segments.get(_key_of(data), self._last_segment[1:])
         progress, whole = data.spoken_progress, len(letters_of(data.text))
         reached = whole
@@ -321,7 +324,7 @@ class Answer:
             self._note_words(by_words=reached < whole or data.output_type == "word")
 
     def leave_unspoken(self, data: BotOutputData) -> None:
-        """Record that a segment is not meant to be spoken."""
+        """Record that a segment will not be spoken."""
         if self.knows_segment(data):
             part, _ = self._segments.pop(_key_of(data), (None, 0))
             if part is not None:
@@ -333,45 +336,45 @@ class Answer:
         self._unheard = not self.speaking
 
     def fail(self) -> None:
-        """Record an error of the bot, which explains a run that says nothing."""
+        """Record an error of the bot, which explains a run without output."""
         self._has_failed = True
         if self.is_empty:
             self.owes_run = False
 
-    # -- what it amounts to -------------------------------------------------------------------------------------------
+    # -- results ------------------------------------------------------------------------------------------------------
 
     @property
     def is_empty(self) -> bool:
-        """Return whether it has brought neither text nor sound nor calls."""
+        """True if the answer has no text, sound or calls."""
         parts = self._parts
         return not (self.has_spoken or self._calls or (parts and any(part.letters for part in parts)))
 
     @property
     def text(self) -> str:
-        """Return all that was written and said."""
+        """All text, written and spoken."""
         return " ".join(filter(None, (part.text.strip() for part in self._parts)))
 
     @property
     def spoken_text(self) -> str:
-        """Return what was spoken of it."""
+        """The spoken part of the text."""
         return " ".join(filter(None, (part.spoken.strip() for part in self._parts)))
 
     @property
     def last_speech(self) -> str:
-        """Return what was spoken since the bot was silent before."""
-        is_over = not self.speaking and self._speech_end > self._speech_begin  # the next one's first word comes early
+        """The words spoken since the bot was last silent."""
+        is_over = not self.speaking and self._speech_end > self._speech_begin  # the next speech's first word is early
         return self.spoken_text[self._speech_begin : self._speech_end if is_over else None].strip()
 
     @property
     def spoken_exact(self) -> Literal["word", "sentence"] | None:
-        """Return by which units the bot reports what it has spoken; None: it does not, or has not spoken."""
+        """The unit by which the bot reports spoken text. None: it does not report it, or has not spoken."""
         if not (self._bot.tells_words and any(part.spoken_letters for part in self._parts)):
             return None
         return "word" if self._by_words else "sentence"
 
     @property
     def spoken_share(self) -> float:
-        """Return the share of what is to be spoken that was."""
+        """The spoken share of the text that should be spoken."""
         whole = due = 0
         for part in self._to_be_spoken():
             whole += len(part.letters) - part.unspoken_letters
@@ -383,25 +386,25 @@ class Answer:
 
     @property
     def is_under_way(self) -> bool:
-        """Return whether the model runs, a function does, or the bot speaks."""
+        """True if the model or a function is running, or the bot is speaking."""
         calls = self._calls
         return self.running or self.speaking or (bool(calls) and any(call.stopped is None for call in calls))
 
     @property
     def owes_speech(self) -> bool:
-        """Return whether words are still to be spoken, or the speech of words that were is not over."""
+        """True if words are not spoken yet, or the speech of spoken words has not ended."""
         is_unheard = self._unheard and self._bot.tells_speaking
         return self._bot.has_voice is not False and (is_unheard or self.spoken_share < _SPOKEN)
 
     @property
     def lacks_speech(self) -> bool:
-        """Return whether words were reported as spoken, but no speech was."""
+        """True if words were reported as spoken, but no speech was."""
         return self._unheard
 
     def wait(self, waits: Waits) -> tuple[float, str] | None:
-        """Return how long the bot may be quiet, and for what that is; None: it owes nothing."""
+        """Return how long the bot may be quiet, and for which pending part. None: nothing is pending."""
         if self.running or self.speaking or self.is_under_way:  # the first two for speed
-            return waits.lost, "for what is under way to end"
+            return waits.lost, "for the bot's current activity to end"
         if self.owes_run:
             return waits.follow_up, "for the model to run after a function, or after a run that said nothing"
         if self.is_empty and not self._has_failed:

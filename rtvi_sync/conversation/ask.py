@@ -1,7 +1,7 @@
 """One question to the bot, typed or spoken, now or later, until its answer.
 
-`ask()` makes a question, asks it and waits for its answer; `barge_in()` makes a `PendingTurn`, which asks its question
-when the bot does something.
+`ask()` makes a question, asks it and waits for its answer. `barge_in()` makes a `PendingTurn`, which asks its question
+when the bot causes an event.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ __tracebackhide__: Callable[..., object] = methodcaller("errisinstance", RTVIErr
 
 _ANSWERS: Final = (RTVIEvent.TURN_ENDED, RTVIEvent.MESSAGE_ERROR)
 _MUTES: Final = (RTVIEvent.USER_MUTE_STARTED, RTVIEvent.USER_MUTE_STOPPED)
-# Voices end softly, and bots report their end by the last loud part.
+# Voices end softly, and bots report the end after the last loud part.
 _SOFT_END = 0.5
-# Seconds without further speech of the user after which an answer counts, where it is not known when the voice ended.
+# If it is unknown when the voice ended, an answer counts after this many seconds without further speech of the user.
 _QUIET = 1.5
-# Seconds after which the microphone speaks again if the bot has not heard a pending question.
+# Seconds after which the microphone is heard again if the bot has not heard a pending question.
 _HEARING_LIMIT = 5.0
 _CANCELLED = "This question was cancelled. Call barge_in() again"
 
@@ -78,20 +78,20 @@ class Question(ABC):
     Args:
         conversation: The client's conversation.
         bus: The client's event bus.
-        session: Its bot is asked.
+        session: The session whose bot is asked.
 
     Attributes:
-        stream: gets the events that may answer it.
+        stream: Receives the events that may answer the question.
     """
 
     def __init__(self, conversation: ConversationTracker, bus: EventBus, session: Session) -> None:
         self._conversation = conversation
         self._session = session
-        # Opened before the question is asked, so that its answer is not missed. No call may ever wait for the answer to
-        # a `PendingTurn`, and the turns behind it are no reason to end the session.
+        # Opened before the question is asked, so that its answer is not missed. Perhaps no call ever waits for the
+        # answer to a `PendingTurn`; the turns queued behind it must not end the session.
         self.stream: EventStream = bus.open_stream((*_ANSWERS, *_MUTES), None)
         self.stream.max_bytes = sys.maxsize
-        if self.stream.session != session.number:  # that has ended since, while a file was read for example
+        if self.stream.session != session.number:  # the session has ended, for example while a file was read
             self.stream.close()
             raise session.close_info.as_error("the bot was asked")
         self._failure: BaseException | None = None
@@ -100,7 +100,7 @@ class Question(ABC):
         """Wait until the bot hears the user.
 
         Raises:
-            RequestTimeoutError: not before `deadline`.
+            RequestTimeoutError: The bot still does not hear the user at `deadline`.
         """
 
     @abstractmethod
@@ -111,10 +111,10 @@ class Question(ABC):
         """Wait until the bot has answered.
 
         Raises:
-            RequestTimeoutError: not before `deadline`.
-            DisconnectedError: the session ended first.
-            BotError: the bot reported an error, and answered nothing.
-            RequestRejectedError: it refused the question.
+            RequestTimeoutError: There was no answer before `deadline`.
+            DisconnectedError: The session ended first.
+            BotError: The bot reported an error and no answer.
+            RequestRejectedError: The bot refused the question.
         """
         while True:
             event = self._next(deadline)
@@ -146,15 +146,15 @@ class Question(ABC):
             raise self._timed_out(deadline) from None
 
     def _is_answer(self, turn: Turn) -> bool:
-        """Whether a turn that is over answers the question."""
+        """Whether an ended turn answers the question."""
         return self.may_be(turn)
 
     @abstractmethod
     def may_be(self, turn: TurnRecord) -> bool:
-        """Whether a turn may be the question's."""
+        """Whether a turn may belong to the question."""
 
     def turn_so_far(self) -> Turn | None:
-        """Return the question's last turn, as far as it is known."""
+        """Return the question's last turn, as known so far."""
         return next(filter(self.may_be, reversed(self._conversation.turns())), None)
 
     @property
@@ -164,7 +164,7 @@ class Question(ABC):
 
     @property
     def all_sent(self) -> bool:
-        """Whether the bot was sent all of it, if it is spoken."""
+        """Whether all of a spoken question was sent to the bot."""
         return True
 
     def fail(self, error: BaseException) -> None:
@@ -174,7 +174,7 @@ class Question(ABC):
 
     @abstractmethod
     def rest(self) -> None:
-        """Release everything except for the events that `answer()` still needs. Any thread."""
+        """Release everything except the events that `answer()` still needs. Any thread."""
 
     def close(self) -> None:
         """Release everything."""
@@ -188,13 +188,13 @@ class Question(ABC):
         return ""
 
     def _so_far(self, turn: Turn | None) -> str:
-        """Return what there is of the answer, in words."""
+        """Return the partial answer in words."""
         if turn is not None and turn.bot_text:
             return f"so far: {quoted(turn.bot_text, 200)}"
         if turn is not None and turn.bot_text is None and turn.timings.bot_started_speaking is not None:
             is_over = self._conversation.is_pending
-            return "it was said, and `transcribe` has not returned" if is_over else "it was heard to begin"
-        return "nothing of it came"
+            return "it was said, and `transcribe` has not returned" if is_over else "it was heard to start"
+        return "no part of it arrived"
 
     def _reported(self, deadline: Deadline) -> str:
         return self._conversation.error_within(deadline.elapsed())
@@ -206,7 +206,7 @@ class Question(ABC):
         if calls:
             names = ", ".join(call.function_name or "one without a name" for call in calls)
             so_far += (
-                f"; it waits for what it called: {one_line(names)}. A function of the application needs "
+                f"; it waits for its function calls: {one_line(names)}. A function of the application needs "
                 "register_function_call_handler()"
             )
         error = RequestTimeoutError(
@@ -218,10 +218,10 @@ class Question(ABC):
 
 
 class TypedQuestion(Question):
-    """A question by a text.
+    """A typed question.
 
     Args:
-        ways: the messages that ask; the first one that the bot knows is sent.
+        ways: The messages that can ask it. The first one that the bot knows is sent.
     """
 
     def __init__(
@@ -236,8 +236,8 @@ class TypedQuestion(Question):
         """Send the question.
 
         Raises:
-            UnsupportedFeatureError: the bot knows none of the messages.
-            RequestRejectedError: it refused the action of a bot of RTVI 0.3.
+            UnsupportedFeatureError: The bot knows none of the messages.
+            RequestRejectedError: A bot of RTVI 0.3 refused the action.
         """
         while True:
             message = self._ways.pop(0)
@@ -261,7 +261,7 @@ class TypedQuestion(Question):
                 return
 
     def _act(self, message: RTVIMessage, deadline: Deadline) -> None:
-        """Ask by an action, as bots of RTVI 0.3 are asked."""
+        """Ask by an action, as for bots of RTVI 0.3."""
         session = self._session
         try:
             session.request(message, deadline)
@@ -281,7 +281,7 @@ class TypedQuestion(Question):
         self.stream.close()
 
     def close(self) -> None:
-        """Release everything. If the answer arrives later, it is one that no call has returned."""
+        """Release everything. If the answer arrives later, it counts as a turn that no call has returned."""
         if self._message_id is not None:
             self._conversation.asked.discard(self._message_id)
         super().close()
@@ -294,7 +294,7 @@ class TypedQuestion(Question):
             follower.unsent(RTVIMessage("send-text", id=self._message_id))
         if event.data.message.startswith("Unsupported type"):
             error = self._session.engine.refused_as_unknown(self._type, one_line(event.data.message))
-            with contextlib.suppress(UnsupportedFeatureError):  # then this bot knows no other way
+            with contextlib.suppress(UnsupportedFeatureError):  # this bot knows no other way
                 if self._ways:
                     self.ask(deadline)
                     return
@@ -305,10 +305,10 @@ class TypedQuestion(Question):
 
 
 class SpokenQuestion(Question):
-    """A question that a source says in the microphone's place.
+    """A question that a source says in place of the microphone.
 
     Args:
-        source: It has an end.
+        source: Audio that ends.
     """
 
     def __init__(self, conversation: ConversationTracker, bus: EventBus, session: Session, source: AudioSource) -> None:
@@ -318,8 +318,8 @@ class SpokenQuestion(Question):
         self._run: SourceRun | None = None
         self._rests = False
         self._voice_end: float | None = None  # monotonic time; None: unknown before all was sent
-        self._last: Turn | None = None  # the last turn of the user that is over
-        self._first: int | None = None  # the number from which turns may be those of the question; None: not asked yet
+        self._last: Turn | None = None  # the user's last turn that has ended
+        self._first: int | None = None  # the first turn number that may belong to the question; None: not asked yet
         self._before: AudioAccount | None = None
         self._was_muted = False  # the bot has reported that it did not hear the user
 
@@ -328,7 +328,7 @@ class SpokenQuestion(Question):
         return self._session.engine.user_is_muted
 
     def hold(self, deadline: Deadline) -> None:
-        """See `Question`. If the session ends first, return: `answer()` raises."""
+        """See `Question`. Return if the session ends first; then `answer()` raises."""
         while self._is_muted:
             try:
                 if self.stream.next_before(deadline) is None:
@@ -344,18 +344,18 @@ class SpokenQuestion(Question):
         """Start to speak, unless `rest()` was called.
 
         Raises:
-            DeviceError: the source cannot be used, or the transport carries no audio.
+            DeviceError: The source cannot be used, or the transport carries no audio.
         """
         with system_failures_as(partial(DeviceError, devices=("mic",)), "The audio of the question cannot be used"):
             self._source = at_microphone_rate(self._source)  # here, because a source of the application may block
-        if not self._session.live:  # the microphone may be another session's already; answer() raises
+        if not self._session.live:  # another session may already use the microphone; answer() raises
             return
         self._first = self._next_number()
         self._was_muted = self._is_muted
         self._conversation.speaking.add(self)
         if isinstance(self._source, BytesSource):
             self._voice_end = monotonic() + voiced_seconds(self._source)
-        # In one step: if `close()` did not know of the sender, the microphone would never speak again.
+        # In one step: if `close()` did not know the sender, the microphone would never be heard again.
         shielded(lambda: self._insert(deadline), on_interrupt=self.rest)
 
     def _insert(self, deadline: Deadline) -> None:
@@ -366,10 +366,10 @@ class SpokenQuestion(Question):
             except DeviceError:
                 if self._session.live:
                     raise
-                return  # the session has ended meanwhile: answer() raises
+                return  # the session has ended: answer() raises
             self._run = sender.run
             self._run.when_over(self._check_all_sent)
-        if self._rests or not self._session.live:  # Ctrl-C has ended the call meanwhile, or the session has ended
+        if self._rests or not self._session.live:  # Ctrl-C ended the call during the insertion, or the session ended
             self.rest()
 
     def _check_all_sent(self) -> None:
@@ -379,16 +379,16 @@ class SpokenQuestion(Question):
             self.fail(DeviceError(f"The source of the question {reason}", devices=("mic",)))
 
     def _next_number(self) -> int:
-        """Return the number of the turn that the user's current speech belongs to."""
+        """Return the number of the turn to which the user's current speech belongs."""
         turns = self._conversation.turns()
-        # Speech that resumes before the bot starts to answer is the same turn, though a text was answered meanwhile.
+        # Speech that resumes before the bot answers belongs to the same turn, even if a text was answered in between.
         asked = [turn for turn in turns if turn.modality is not None and turn.is_open and not _is_started(turn)]
         if asked and asked[-1].modality == "audio":
             return asked[-1].number
         return turns[-1].number + 1 if turns else 1
 
     def may_be(self, turn: TurnRecord) -> bool:
-        """See `Question`. A turn of a later session is not, even if the question has not been cleaned up yet."""
+        """See `Question`. Turns of a later session don't count, even if the question has not been closed yet."""
         follower = self._session.follower
         in_session = follower is not None and turn.session == follower.number
         return in_session and turn.modality == "audio" and self._first is not None and turn.number >= self._first
@@ -404,7 +404,7 @@ class SpokenQuestion(Question):
         return self._run is not None and self._run.sent
 
     def rest(self) -> None:
-        """See `Question`. Let the microphone speak again."""
+        """See `Question`. Let the microphone be heard again."""
         self._rests = True
         shielded(self._rest)
 
@@ -415,7 +415,7 @@ class SpokenQuestion(Question):
         self._conversation.speaking.discard(self)
 
     def close(self) -> None:
-        """Release everything, the microphone too."""
+        """Release everything, including the microphone."""
         self.rest()
         super().close()
 
@@ -434,13 +434,13 @@ class SpokenQuestion(Question):
             last = self._last
             if last is None or last.status == "interrupted":
                 continue
-            # The answer may have been to the first part of what is said, before a pause.
+            # The answer may be to the first part of the question, before a pause.
             if self.all_sent and not self._is_user_speaking():
                 self._voice_end = None
                 return Event(type=RTVIEvent.TURN_ENDED, data=last, received_at=monotonic(), message=None)
 
     def _goes_on_after(self, turn: Turn) -> bool:
-        """Whether the question itself has interrupted a turn, because the bot took it for over too early."""
+        """Whether the question itself interrupted a turn, because the bot took a pause for its end."""
         later = (other for other in self._conversation.turns() if other.number > turn.number)
         return self._conversation.speaking == {self} and any(map(self.may_be, later))
 
@@ -460,9 +460,9 @@ class SpokenQuestion(Question):
         return heard_end is not None and heard_end >= self._voice_end - _SOFT_END
 
     def _account(self) -> AudioAccount:
-        """Return the account of the audio since the question was started."""
+        """Return the account of the audio since the start of the question."""
         session = self._session
-        # Shielded, because the main thread must not hold the lock that this takes.
+        # Shielded, because the main thread must not hold the lock that this acquires.
         now = shielded(lambda: account_of(session.transport.stats(), session.media.counters))
         return now if self._before is None else now.since(self._before)
 
@@ -475,7 +475,7 @@ class SpokenQuestion(Question):
             return super()._timed_out(deadline)
         if self._was_muted:
             return _not_heard(
-                f"The bot has not heard what was said within {deadline.timeout} s, because it had muted the user: it "
+                f"The bot has not heard the question within {deadline.timeout} s, because it had muted the user: it "
                 "sent user-mute-started. Wait for user-mute-stopped, or see the bot's user_mute_strategies."
             )
         if not self._conversation.has_words:
@@ -484,16 +484,16 @@ class SpokenQuestion(Question):
                 f"{self._account().describe()}Listen to its audio: it is silent, or very soft."
             )
         return _not_heard(
-            f"{self._reported(deadline)}The bot has not heard what was said within {deadline.timeout} s: it reported "
-            f"neither speech nor words of the user. {self._account().describe()}See that the bot has a transport with "
+            f"{self._reported(deadline)}The bot has not heard the question within {deadline.timeout} s: it reported "
+            f"no speech or words of the user. {self._account().describe()}See that the bot has a transport with "
             "audio input, and voice activity detection or speech recognition, and that it is not overloaded."
         )
 
 
 class PendingTurn:
-    """A question that is asked when an event of the bot arrives, and the turn that it leads to. Made by `barge_in()`.
+    """A question to ask at an event of the bot, and the turn that answers it. Made by `barge_in()`.
 
-    Its methods may be called on any thread, `result()` on one at a time.
+    Any thread may call its methods, but `result()` only on one thread at a time.
     """
 
     def __init__(
@@ -513,8 +513,8 @@ class PendingTurn:
         self._where = where
         self._turn: Turn | None = None
         self._error: BaseException | None = None
-        # Under the key 0, "asked" or "cancelled", whichever was first. Not an attribute, because `setdefault()` is one
-        # step that no other thread can split.
+        # Under the key 0: "asked" or "cancelled", whichever was first. Not an attribute, because other threads cannot
+        # interrupt `setdefault()`, which is one step.
         self._decision: dict[int, str] = {}
         self._due = False  # the event has arrived
         self._was_said = False
@@ -522,15 +522,15 @@ class PendingTurn:
         self._stop = bus.observe({after, RTVIEvent.TURN_ENDED, RTVIEvent.DISCONNECTED}, self._take)
 
     def result(self, timeout: Seconds | None = 30.0) -> Turn:
-        """Wait until the bot has answered.
+        """Wait until the bot has answered, and return the turn.
 
         Args:
-            timeout: seconds; None: no limit.
+            timeout (seconds): Limit of the call. None: no limit.
 
         Raises:
-            RequestTimeoutError: not within `timeout` seconds. A question that was not asked, or not said to its end, by
-                then is cancelled; otherwise the method may be called again.
-            RTVIError: it was cancelled; and what `RTVIClient.ask()` raises.
+            RequestTimeoutError: There was no answer within `timeout` seconds. A question that was not yet asked, or not
+                said to its end, is cancelled. Otherwise `result()` may be called again.
+            RTVIError: The question was cancelled. Also the errors of `RTVIClient.ask()`.
         """
         WAIT.or_none.check(timeout=timeout)
         if self._turn is not None:
@@ -544,11 +544,11 @@ class PendingTurn:
         except WouldDeadlockError:
             raise
         except RequestTimeoutError as error:
-            why = f"no {self._after.value} event came" if not self._due else f"the delay of {self._delay} s goes on"
+            why = f"no {self._after.value} event arrived" if not self._due else f"the delay of {self._delay} s goes on"
             if self._decision.setdefault(0, "cancelled") == "asked":
                 if self._question.all_sent or not self._question.is_speaking:
                     raise
-                # It must not go on to interrupt the questions to come: _end() lets the microphone speak again.
+                # Cancelled, so that it interrupts no later question: _end() lets the microphone be heard again.
                 text = f"The question was still being said after {timeout} s; it is cancelled. Call barge_in() again, "
                 self._error = RequestTimeoutError(f"{text}and pass a larger timeout.")
                 self._error.turn = error.turn
@@ -577,11 +577,11 @@ class PendingTurn:
         return turn is not None and not turn.is_open
 
     def cancel(self) -> bool:
-        """Ask nothing. If the question was asked already, say nothing more of it, and return False.
+        """Cancel the question. If it was asked already, stop saying it, and return False.
 
-        `result()` then raises, unless all of it was said or typed.
+        `result()` then raises, unless all of the question was sent.
         """
-        self._silenced = True  # first, because it may be about to be asked
+        self._silenced = True  # first, because another thread may be about to ask
         if self._decision.setdefault(0, "cancelled") == "asked":
             self._silence()
             return False
@@ -603,7 +603,7 @@ class PendingTurn:
     # -- on the event queue -------------------------------------------------------------------------------------------
 
     def _take(self, event: Event) -> None:
-        """Ask if the event is the expected one; release everything after the answer, which no call may ever read."""
+        """Ask if this is the expected event. After the answer release everything: perhaps no call reads it."""
         question = self._question
         is_end = event.type is RTVIEvent.DISCONNECTED
         if event.type is RTVIEvent.TURN_ENDED:
@@ -631,7 +631,7 @@ class PendingTurn:
         io.call(lambda: io.call_later(seconds, lambda: self._later(call)))
 
     def _later(self, call: Callable[[], None]) -> None:
-        """Call something on a worker, because a source may block when it is opened and closed."""
+        """Call something on a worker, because opening and closing a source may block."""
         SerialQueue().post(call, self._runtime.workers)
 
     def _ask(self) -> None:
@@ -645,7 +645,7 @@ class PendingTurn:
         self._watch()
 
     def _watch(self) -> None:
-        """Let the microphone speak again if the bot does not hear the question, or it was cancelled meanwhile."""
+        """Let the microphone be heard again if the bot doesn't hear the question, or the question was cancelled."""
         question = self._question
         if not question.is_speaking:
             return
@@ -657,7 +657,7 @@ class PendingTurn:
             self._call_later(_HEARING_LIMIT, self._watch)
 
     def _silence(self) -> None:
-        """Say nothing more, and let the microphone speak again."""
+        """Stop saying the question, and let the microphone be heard again."""
         if self._question.is_speaking:
             self._question.rest()
             if not self._question.all_sent:
@@ -668,20 +668,20 @@ def source_of(question: Any, sample_rate_hz: int | None) -> AudioSource:
     """Return the source for a spoken question.
 
     Args:
-        question: a `Path`, the bytes of an audio file, PCM with `sample_rate_hz`, or a source.
-        sample_rate_hz: The rate of PCM; None: it is no PCM.
+        question: A `Path`, the bytes of an audio file, PCM with `sample_rate_hz`, or a source.
+        sample_rate_hz: The rate of PCM. None: the question is not PCM.
 
     Raises:
-        TypeError: it is none of these.
-        ValueError: bytes that are no audio file, or a source without an end or without audio.
-        DeviceError: the file cannot be used.
+        TypeError: `question` is none of these.
+        ValueError: The bytes are not an audio file, or the source has no end or no audio.
+        DeviceError: The file cannot be used.
     """
     source = _source_of(question, sample_rate_hz)
     read = origin_of(source)
     if isinstance(read, PackagedSource) and read.is_endless:
         raise ValueError(f"question must be audio that ends, and a {type(read).__name__} of this kind does not")
     if isinstance(read, MemorySource) and read.total_frames == 0:
-        raise ValueError("question has no audio: its length is 0. Look at what made it, or pass other audio")
+        raise ValueError("question has no audio: its length is 0. Check its source, or pass other audio")
     return source
 
 
@@ -708,7 +708,7 @@ def _source_of(question: Any, sample_rate_hz: int | None) -> AudioSource:
 
 
 def at_microphone_rate(source: AudioSource) -> AudioSource:
-    """Return the source, or one of the rate of microphones that reads it. Errors as of `rate_of()`."""
+    """Return the source, or one at the microphone's rate that reads it. Errors as of `rate_of()`."""
     rate_hz = rate_of(source)
     if rate_hz == MICROPHONE_RATE_HZ:
         return source
@@ -718,15 +718,15 @@ def at_microphone_rate(source: AudioSource) -> AudioSource:
 
 
 def voiced_seconds(source: BytesSource) -> float:
-    """Return when the voice in a source ends."""
+    """Return the time at which the voice in a source ends."""
     marks, _ = audible_windows(source.pcm, source.sample_rate_hz)
     last = max((index for index, is_voice in enumerate(marks) if is_voice), default=len(marks))
     return (last + 1) / WINDOWS_PER_SECOND
 
 
 def failure_of(turn: Turn) -> BotError | None:
-    """Return the error that the bot reported instead of an answer; None: there is none, as when the session ended."""
-    # Its audio may be silence, or a mixer's.
+    """Return the error that the bot reported instead of an answer. None if there is none, as when the session ended."""
+    # The turn's audio may be silence, or a mixer's.
     is_empty = not turn.bot_text and turn.timings.bot_started_speaking is None
     if turn.status != "failed" or not turn.errors or not is_empty:
         return None

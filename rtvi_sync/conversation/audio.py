@@ -1,4 +1,4 @@
-"""The audio of a session: divided into its turns, and what became of the user's."""
+"""The audio of a session, divided into turns, and an account of the user's audio."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from ..protocol.record import Record
 from ..transports.base import TransportStats
 from .record import Speech, TurnRecord, TurnTimings, speech_of
 
-# Seconds of the user's audio that a turn keeps, the last ones: the end of the voice is what latencies are counted from.
+# Seconds of the user's audio that a turn keeps. They are the last ones: latencies count from the end of the voice.
 _MAX_USER_SECONDS = 60.0
-# Seconds before the bot's report that may belong to a turn: voices are heard before they are reported.
+# Seconds before the bot's report that may belong to a turn, because voices are heard before they are reported.
 _USER_LEAD = 3.0
 _BOT_LEAD = 1.0
 # Seconds of audio that are kept while no turn is open: some bots report their speech late.
 _MAX_LATE = 5.0
-# Seconds of audio that a reader can hold, or more, between two messages of a long answer. So much may also come at once
-# while no turn is open, from a bot that sends faster than it speaks.
+# The least number of seconds of audio that a reader can hold between two messages of a long answer. A bot that sends
+# faster than it speaks may also send this much at once while no turn is open.
 _MAX_LAG = 30.0
-# Seconds of silence that divide what the user says.
+# Seconds of silence that end one speech of the user and start another.
 _PAUSE = 0.3
-# Seconds of the user's audio that are collected before what is not needed is dropped, if no turn keeps any.
+# If no turn keeps the user's audio: seconds of it to collect before the unneeded part is dropped.
 _UNSORTED_SECONDS = 1.0
-# Their levels are compared by every eleventh sample, which takes a fifth of the time. No usual sample rate is a
-# multiple of eleven, so no tone of whole Hz is silent at all of these.
+# The frames' levels are compared by every eleventh sample, which takes a fifth of the time. No usual sample rate is a
+# multiple of eleven, so no tone of whole Hz is silent at all these samples.
 _STEP = 11
 
-# Seconds of the bot's audio that are kept while no turn is open, if turns are not used yet: in a load test a thousand
+# Seconds of the bot's audio to keep while no turn is open and turns are not used yet. In a load test, a thousand
 # sessions start at once.
 _FIRST_LAG = 2.0
 
@@ -54,8 +54,8 @@ class Side:
     """The frames of one side that no turn has taken yet. Under the conversation's lock.
 
     Args:
-        seconds: how many are kept; what comes after them is counted as missing. 0: none, but what is heard first.
-        lead: for how many a frame is kept while no turn is open.
+        seconds: Length of the audio to keep. Later audio counts as missing. 0: keep only the first audible audio.
+        lead: Seconds for which a frame is kept while no turn is open.
     """
 
     def __init__(self, seconds: float, lead: float) -> None:
@@ -73,7 +73,7 @@ class Side:
         self._lost: Speech = _NOTHING
 
     def hold(self, seconds: float) -> None:
-        """Let the reader hold so much while no turn is open."""
+        """Let the reader hold this many seconds while no turn is open."""
         self._idle_lag = seconds
         self._max_lag = max(self._limit, _MAX_LAG) if seconds >= _MAX_LATE else _MAX_LAG
 
@@ -82,9 +82,9 @@ class Side:
         self._lost = (-math.inf, until)
 
     def add(self, frames: Sequence[AudioFrame]) -> None:
-        """Append frames, as far as there is room."""
+        """Append frames while there is room."""
         for frame in frames:
-            # If nothing is kept, what is heard first is to be found behind any silence, which some bots send.
+            # If nothing is kept, the first audible frame may follow any length of silence, which some bots send.
             while not self._is_kept and self._seconds >= self._limit and not self._frames[0].pcm.strip(b"\0"):
                 self._seconds -= self._frames.pop(0).duration
             if self._seconds >= self._limit:
@@ -99,24 +99,24 @@ class Side:
         self._lost = min(begin, at), max(end, at)
 
     def read(self, track: AudioTrack | None, *, idle: bool, at: float) -> None:
-        """Append what has come by a track.
+        """Append the audio that a track has received.
 
         Args:
-            track: of this side now; None: there is none.
-            idle: no turn is open that the frames so far could belong to.
-            at: up to when it is known what has happened.
+            track: The current track of this side. None: there is none.
+            idle: True if no open turn can contain the frames so far.
+            at: The moment up to which all events are known.
         """
         if self._has_enough and not idle:
-            self._lose(at)  # what came meanwhile
+            self._lose(at)  # the audio since the last call
             return
         frames = self._unread()
-        if track is not self._track:  # the last one has ended, or the session
+        if track is not self._track:  # the previous track has ended, or the session
             self.close()
             self._track = track
             self._reader = track.frames(buffer=self._max_lag) if track is not None else None
             self._dropped = 0
         if self._reader is not None:
-            # Most sessions of a load test are idle. Handlers that are slow may hold up what begins a turn.
+            # Most sessions of a load test are idle. Slow handlers may delay the event that starts a turn.
             self._reader.shrink(self._idle_lag if idle else self._max_lag, self._max_lag)
         if idle:
             frames, self._frames, self._seconds = [*self._frames, *frames], [], 0.0
@@ -128,28 +128,28 @@ class Side:
 
     @property
     def _has_enough(self) -> bool:
-        """True if nothing is kept, and what was heard first is there."""
+        """True if nothing is kept, and the first audible frame was found."""
         return not self._is_kept and self._seconds >= self._limit and bool(self._frames[0].pcm.strip(b"\0"))
 
     def _unread(self) -> list[AudioFrame]:
-        """Return what the reader has got since the last call."""
+        """Return the reader's frames since the last call."""
         reader = self._reader
         if reader is None:
             return []
         frames = reader.take()
-        if (dropped := reader.dropped) != self._dropped:  # between what was read last and now
+        if (dropped := reader.dropped) != self._dropped:  # between the last read and now
             self._dropped = dropped
             for frame in (*self._frames[-1:], *frames[:1]):
                 self._lose(frame.timestamp)
         return frames
 
     def take(self, start: float, end: float) -> tuple[list[AudioFrame], bool]:
-        """Return the frames from `start` to `end`, and whether some are missing; forget them and those before."""
+        """Return the frames from `start` to `end`, and whether any are missing. Forget them and all earlier ones."""
         taken = [frame for frame in self._frames if start <= frame.timestamp <= end]
         self._frames = [frame for frame in self._frames if frame.timestamp > end]
         self._seconds = sum(frame.duration for frame in self._frames)
         missing = self.lacks(start, end)
-        if not self.is_lost:  # else the audio is missing until `lose()`
+        if not self.is_lost:  # else audio is missing until `lose()`
             self._lost = (max(self._lost[0], end), self._lost[1]) if self._lost[1] > end else _NOTHING
         return taken, missing
 
@@ -158,7 +158,7 @@ class Side:
         return self._lost[0] <= end and self._lost[1] >= start
 
     def close(self) -> None:
-        """Read the track no longer."""
+        """Stop reading the track."""
         if self._reader is not None:
             self._reader.close()
         self._reader = self._track = None
@@ -169,7 +169,7 @@ class Side:
         return self._lost == _ALL
 
     def forget(self) -> None:
-        """Read the track no longer, and forget what it has brought."""
+        """Stop reading the track, and forget its audio."""
         if self._track is not None or self._frames:
             self._lost = _ALL
         self.close()
@@ -177,10 +177,10 @@ class Side:
 
 
 class UserSide(Side):
-    """The frames of the user that no turn has taken yet: of those of a speech the newest are kept.
+    """The user's frames that no turn has taken yet. The newest frames of a speech are kept.
 
     Args:
-        is_kept: False: no turn keeps them, so that of a speech only those are kept that may prove to be its end.
+        is_kept: False: no turn keeps them. Then only frames that may be the end of a speech are kept.
     """
 
     def __init__(self, *, is_kept: bool) -> None:
@@ -189,17 +189,18 @@ class UserSide(Side):
         self._room = self._limit if is_kept else _USER_LEAD + _UNSORTED_SECONDS
 
     def add(self, frames: Sequence[AudioFrame]) -> None:
-        """Append frames; `hear()` makes room."""
+        """Append frames. `hear()` makes room."""
         self._frames += frames
         self._seconds += sum(frame.duration for frame in frames)
 
     def hear(self, track: AudioTrack | None, speeches: Collection[Speech], at: float) -> None:
-        """Append what has come by a track; see `read()`. If it is too much, forget what is between the speeches first.
+        """Append the audio that a track has received; see `read()`. If there is too much, first drop audio between the
+        speeches.
 
         Args:
-            track: of this side now; None: there is none.
-            speeches: of the turns that are not over.
-            at: up to when it is known what has happened.
+            track: The current track of this side. None: there is none.
+            speeches: The speeches of the turns in progress.
+            at: The moment up to which all events are known.
         """
         self.read(track, idle=not speeches, at=at)
         if self._seconds <= self._room:
@@ -220,12 +221,12 @@ class UserSide(Side):
 
 
 def _possible_ends(frames: Sequence[AudioFrame], spans: Sequence[Speech]) -> list[AudioFrame]:
-    """Return the frames each of which may prove to be the last audible one of a speech: those that no later frame of it
-    equals, of which the first is the loudest. They are few, however long it is.
+    """Return the frames that may prove to be the last audible one of a speech. These are the frames that no later frame
+    of the speech equals in level; the first of them is the loudest. They are few, however long the speech is.
 
     Args:
-        frames: of the user, oldest first.
-        spans: of the speeches.
+        frames: The user's frames, oldest first.
+        spans: The spans of the speeches.
     """
     ends: list[AudioFrame] = []
     loudest = dict.fromkeys(spans, -1.0)
@@ -241,7 +242,7 @@ def _possible_ends(frames: Sequence[AudioFrame], spans: Sequence[Speech]) -> lis
 
 
 class TakenAudio(NamedTuple):
-    """The audio of a turn that is over, and the turn's timings with those of the audio."""
+    """The audio of an ended turn, and the turn's timings, including the timings of the audio."""
 
     timings: TurnTimings
     bot: TurnAudio
@@ -250,13 +251,15 @@ class TakenAudio(NamedTuple):
 
 @attrs.frozen(eq=False, repr=False)
 class TurnCut(Record):
-    """The frames of a turn that is over, as they were received and sent.
+    """The frames of an ended turn, as received and sent.
 
     Attributes:
         record: The turn.
-        max_seconds: Of the bot's audio that a turn keeps; 0: it keeps none of the user's either.
-        bot, user: The frames of each side.
-        bot_truncated, user_truncated: Whether some are missing.
+        max_seconds: Seconds of the bot's audio that a turn keeps. 0: it keeps none of the user's either.
+        bot: The bot's frames.
+        user: The user's frames.
+        bot_truncated: True if some of the bot's frames are missing.
+        user_truncated: True if some of the user's frames are missing.
     """
 
     record: TurnRecord
@@ -277,7 +280,7 @@ class TurnCut(Record):
         )
 
     def join(self) -> TakenAudio:
-        """Put the audio together, and measure when it was heard. Any thread."""
+        """Join the frames, and measure when they were audible. Any thread."""
         heard = next((frame.timestamp for frame in self.bot if rms(frame.pcm) >= FLOOR), None)
         timings = attrs.evolve(self.record.timings, first_audio=heard)
         user = _voiced(self.user, speech_of(timings)[0]) if self.user else []
@@ -291,7 +294,7 @@ class TurnCut(Record):
 
 
 def _voiced(frames: Sequence[AudioFrame], begin: float) -> Sequence[AudioFrame]:
-    """Return what the user said: from the pause before the reported beginning of the voice, to its end."""
+    """Return the frames of the user's voice: from the pause before its reported start, to its end."""
     voiced = [index for index, is_voice in enumerate(audible([rms(frame.pcm) for frame in frames])) if is_voice]
     if not voiced:
         return []
@@ -303,22 +306,22 @@ def _voiced(frames: Sequence[AudioFrame], begin: float) -> Sequence[AudioFrame]:
 
 
 class AudioTracks(Protocol):
-    """The audio of a session: what it receives and sends now. `Media` is one."""
+    """The audio that a session receives and sends. `Media` implements it."""
 
     def received(self) -> AudioTrack | None:
-        """Return the track of the bot's audio; None without one."""
+        """Return the track of the bot's audio, or None."""
 
     def sent(self) -> AudioTrack | None:
-        """Return the track of all audio that is sent; None without one."""
+        """Return the track of all audio that is sent, or None."""
 
 
 class SessionAudio:
-    """The audio of a session that no turn has taken yet, from the construction on. Under the conversation's lock.
+    """The session's audio, from the construction on, that no turn has taken yet. Under the conversation's lock.
 
     Args:
         media: Has the tracks.
-        max_seconds: of the bot's audio that a turn keeps; 0: it keeps none of the user's either.
-        in_full: False: turns are not used yet. That of the bot only, until `forget()` or `keep()`.
+        max_seconds: Seconds of the bot's audio that a turn keeps. 0: it keeps none of the user's either.
+        in_full: False: turns are not used yet. Keep only the bot's audio, until `forget()` or `keep()`.
     """
 
     def __init__(self, media: AudioTracks, max_seconds: float, *, in_full: bool = True) -> None:
@@ -337,7 +340,7 @@ class SessionAudio:
         """Read the audio of both sides from now on.
 
         Args:
-            is_turn_open: A turn may lack audio from before.
+            is_turn_open: True if a turn may lack earlier audio.
         """
         if self._in_full:
             return
@@ -359,8 +362,8 @@ class SessionAudio:
         """Read the tracks.
 
         Args:
-            speeches: of each turn that is not over, when the user spoke; None: not at all.
-            at: the moment of what was taken last, or is about to be taken.
+            speeches: The user's speech in each turn in progress. None: the user did not speak in it.
+            at: The moment of the event that was just taken, or is about to be taken.
         """
         if self.is_read:
             self._bot.read(self._media.received(), idle=not speeches, at=at)
@@ -368,12 +371,12 @@ class SessionAudio:
             self._user.hear(self._media.sent(), [speech for speech in speeches if speech is not None], at)
 
     def cut(self, record: TurnRecord, speeches: Collection[Speech | None], at: float) -> TurnCut:
-        """Return the audio of a turn that is over, and forget it. Turns are cut in the order of their ends.
+        """Return the audio of an ended turn, and forget it. Turns are cut in the order of their ends.
 
         Args:
-            record: of the turn.
-            speeches: of the other turns, which are not over; see `read()`.
-            at: now.
+            record: The turn.
+            speeches: The user's speech in each other turn, which is in progress; see `read()`.
+            at: Now.
         """
         timings = record.timings
         speech = speech_of(timings) if record.modality == "audio" else None
@@ -381,7 +384,7 @@ class SessionAudio:
         end = timings.ended or 0.0
         start = 0.0
         if record.initiator == "user":
-            # The earlier of both: a model from speech to speech answers before the bot reports the end of the question.
+            # The earlier moment: a speech-to-speech model answers before the bot reports the end of the question.
             begins = [moment for moment in (timings.acknowledged, timings.llm_started) if moment is not None]
             start = min(begins, default=timings.user_started or 0.0)
         bot, bot_truncated = self._bot.take(start, end)
@@ -393,18 +396,18 @@ class SessionAudio:
         return TurnCut(record, self._max_seconds, bot, bot_truncated, user, user_truncated)
 
     def close(self) -> None:
-        """Read the tracks no longer."""
+        """Stop reading the tracks."""
         self._bot.close()
         self._user.close()
 
 
 class AudioAccount(NamedTuple):
-    """What became of the user's audio, in seconds.
+    """An account of the user's audio, in seconds.
 
     Attributes:
-        sent: what the system took from this process. 0: the transport does not count it.
-        not_taken: dropped because the server read too slowly; over WebRTC because this process was too busy.
-        late: what this process, or the source, did not have ready in time: replaced by silence, dropped, or delayed.
+        sent: Audio that the system took from this process. 0: the transport does not count it.
+        not_taken: Audio dropped because the server read too slowly; over WebRTC, because this process was too busy.
+        late: Audio that this process or the source had not ready in time. Replaced by silence, dropped, or delayed.
     """
 
     sent: float
@@ -419,11 +422,11 @@ class AudioAccount(NamedTuple):
 
     @property
     def has_losses(self) -> bool:
-        """Whether a frame was lost, or was late."""
+        """Whether a frame was lost or late."""
         return self.not_taken >= _FRAME or self.late >= _FRAME
 
     def describe(self) -> str:
-        """Return sentences that say on which side audio was lost; "" if the transport does not count it."""
+        """Return sentences that name the side on which audio was lost. "" if the transport does not count it."""
         found = []
         if self.not_taken >= _FRAME:
             found.append(
@@ -438,6 +441,6 @@ class AudioAccount(NamedTuple):
 
 
 def account_of(carried: TransportStats, media: MediaCounters) -> AudioAccount:
-    """Return what became of the user's audio in a session."""
+    """Return the account of the user's audio in a session."""
     late = _FRAME * (media.mic_underruns + media.mic_dropped) + media.mic_delayed
     return AudioAccount(sent=carried.audio_sent, not_taken=carried.audio_unsent, late=late)

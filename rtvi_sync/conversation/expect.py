@@ -1,4 +1,4 @@
-"""Expectations of what a bot does next, each within its time."""
+"""Expectations of a bot's next actions, each with a time limit."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ from .turn import (
     timeline_of,
 )
 
-__tracebackhide__ = True  # pytest shows the line of the test, and not those of this module
+__tracebackhide__ = True  # pytest shows the line of the test, and no lines of this module
 
 _E = RTVIEvent
-# One call is announced by several messages: some have its id, some have not even its name.
+# Several messages announce one call. Some have its id, some not even its name.
 _CALLS_BY_ID = frozenset({_E.LLM_FUNCTION_CALL, _E.LLM_FUNCTION_CALL_IN_PROGRESS})
 _CALLS_WITHOUT_ID = frozenset({_E.LLM_FUNCTION_CALL_STARTED, _E.LLM_FUNCTION_CALL_START})
-# What shows that a bot writes or speaks, beside its words.
+# The events, other than words, that show that a bot is writing or speaking.
 _ACTIVITY = frozenset({_E.BOT_LLM_STARTED, _E.BOT_TTS_STARTED, _E.BOT_STARTED_SPEAKING})
-# What tells whether it is speaking.
+# The events that start or end the bot's speech.
 _SPEECH = frozenset({_E.BOT_STARTED_SPEAKING, _E.BOT_STOPPED_SPEAKING, _E.BOT_INTERRUPTED, _E.DISCONNECTED})
 
-# What tells whether the bot was interrupted, or goes on.
+# The events after which the bot's answer is cut, or continues.
 _CUTS = frozenset({_E.BOT_INTERRUPTED, _E.BOT_LLM_STARTED, _E.BOT_STARTED_SPEAKING})
 
 CheckFrom = Literal["previous", "start"]
@@ -58,15 +58,16 @@ _CHECK_FROM = Rule('"previous" or "start"', lambda given: isinstance(given, str)
 
 
 class Expect:
-    """What the bot is expected to do, in order. Made by `client.expect()`; a context manager.
+    """The bot's expected actions, in order. Made by `client.expect()`; a context manager.
 
-    It notes events from the beginning of the block on. Each call looks from where the one before was met; other events
-    may lie between. Its limit counts from the latest of the beginning of the block, the last message that the client
-    sent, and what was met last. In manual mode the calls deliver events. One thread uses it.
+    Events count from the start of the block. Each call searches from the event that met the call before it, and skips
+    other events. Its limit runs from the latest of these: the start of the block, the last message that the client
+    sent, and the last event that met an expectation. In manual mode the calls deliver events. For one thread.
 
     Args:
-        bus, conversation: The client's.
-        within: seconds; the limit of calls that are given none.
+        bus: The client's event bus.
+        conversation: The client's conversation.
+        within (seconds): The limit of calls that have no limit of their own.
     """
 
     def __init__(self, bus: EventBus, conversation: ConversationTracker, within: Seconds) -> None:
@@ -76,7 +77,7 @@ class Expect:
         self._stream: EventStream[Any] | None = None
         self._events: list[Event] = []
         self._met_calls: set[str] = set()  # ids
-        self._next = 0  # from which the next call looks
+        self._next = 0  # the position at which the next call starts
         self._entered = self._since = 0.0
 
     def __enter__(self) -> Expect:
@@ -89,7 +90,7 @@ class Expect:
         self._opened.close()
         self._stream = None
 
-    # -- what is expected ---------------------------------------------------------------------------------------------
+    # -- expectations -------------------------------------------------------------------------------------------------
 
     def event(
         self,
@@ -101,13 +102,14 @@ class Expect:
         """Expect an event for which `where(event)` is true, and return it.
 
         Args:
-            event: its type.
-            where: None: any event of the type.
-            within: seconds; None: the limit of the block.
-            check_from: "previous": from what was met last. "start": from the beginning of the block.
+            event: The event's type.
+            where: A function that is called with each such event. None: any event of the type counts.
+            within (seconds): Limit of the wait. None: the limit of the block.
+            check_from: "previous": search from the event that met the last expectation. "start": search from the start
+                of the block.
 
         Raises:
-            ExpectationError: it did not come.
+            ExpectationError: The event did not arrive in time.
         """
         type_ = event_from(event)
         EVENT_CONDITION.check(where=where)
@@ -125,14 +127,19 @@ class Expect:
         matches: str | re.Pattern[str] | None = None,
         within: Seconds | None = None,
     ) -> str:
-        """Expect the bot to write or say a text, and return what it has said since what was met last.
+        """Expect the bot to write or say a text. Return all its words since the last expectation was met.
 
-        What it only announces to say does not count: bots repeat the announcements of answers that were interrupted.
-        What is met as it is written can be met once more as it is spoken: expect the end of an answer, by `turn()`,
-        before the next one.
+        Announced text does not count: bots repeat the announcements of interrupted answers. Text that meets an
+        expectation as it is written can meet another one as it is spoken. Before you expect the next answer, expect the
+        end of this one by `turn()`.
+
+        Args:
+            contains: The text, or texts, to find.
+            matches: A regular expression to find.
+            within (seconds): Limit of the wait. None: the limit of the block.
 
         Raises:
-            ExpectationError: it did not.
+            ExpectationError: The bot did not write or say the text in time.
         """
         TEXTS.or_none.check(contains=contains)
         PATTERN.or_none.check(matches=matches)
@@ -156,10 +163,15 @@ class Expect:
         return said.best
 
     def call(self, name: str, /, *, within: Seconds | None = None, **arguments: Any) -> Event:
-        """Expect a call of a function with these arguments, among others, and return its event.
+        """Expect a call of a function with these arguments, perhaps among others. Return the event of the call.
+
+        Args:
+            name: The function's name.
+            within (seconds): Limit of the wait. None: the limit of the block.
+            arguments: The arguments that the call must have.
 
         Raises:
-            ExpectationError: it did not come.
+            ExpectationError: The call did not arrive in time.
         """
         NAME.check(name=name)
         ARGUMENTS.check(arguments=arguments)
@@ -185,10 +197,14 @@ class Expect:
         return self._find(is_met, within, what, got)
 
     def turn(self, *, within: Seconds | None = None, **demands: Any) -> Turn:
-        """Expect a turn to end, and check it as `Turn.expect()` does with the same arguments.
+        """Expect a turn to end, and check it like `Turn.expect()`, with the same arguments.
+
+        Args:
+            within (seconds): Limit of the wait. None: the limit of the block.
+            demands: The arguments of `Turn.expect()`.
 
         Raises:
-            ExpectationError: no turn has ended, or the next one that has does not meet the demands.
+            ExpectationError: No turn ended in time, or the next turn to end does not meet the demands.
         """
         event = self._find(
             lambda found: found.type is _E.TURN_ENDED, within, "a turn to end", lambda: ("none did", "timeout")
@@ -197,10 +213,15 @@ class Expect:
         return turn.expect(**demands)
 
     def absent(self, event: str | RTVIEvent, *, for_: Seconds, where: Callable[[Event], object] | None = None) -> None:
-        """Expect that an event does not come for some seconds, or until the session ends.
+        """Expect that an event does not arrive for `for_` seconds, or until the session ends.
+
+        Args:
+            event: The event's type.
+            for_ (seconds): Length of the wait.
+            where: A function that is called with each such event. None: any event of the type counts.
 
         Raises:
-            ExpectationError: it came.
+            ExpectationError: The event arrived.
         """
         type_ = event_from(event)
         EVENT_CONDITION.check(where=where)
@@ -209,14 +230,16 @@ class Expect:
         )
 
     def no_more(self, *, for_: Seconds) -> None:
-        """Expect that the bot neither writes, speaks nor calls functions for some seconds.
+        """Expect that the bot does not write, speak or call functions for `for_` seconds.
 
-        Speech counts from its first word to its end, also that of a text that was met as it was written: expect the end
-        of an answer before, by `turn()`. What the bot still tells of a call that it had announced before, and of speech
-        that was interrupted, does not count.
+        All speech counts, also of a text that met an expectation as it was written. Expect the end of the answer first,
+        by `turn()`. Later reports of an already announced call, or of interrupted speech, don't count.
+
+        Args:
+            for_ (seconds): Length of the wait.
 
         Raises:
-            ExpectationError: it did.
+            ExpectationError: The bot did something.
         """
         WAIT.check(for_=for_)
         earlier = self._events[: self._next]
@@ -250,9 +273,9 @@ class Expect:
             self._fail(f"{what} for {for_:g} s", speaking, "unexpected_event")
 
     def _check_judged(self, expected: str, why: str) -> None:
-        """Raise if no message can tell what is expected."""
+        """Raise if no message can show the expected action."""
         if not self._conversation.has_words:
-            self._fail(expected, f"{why}. turn(contains=...) judges what `transcribe` returns", "not_judged")
+            self._fail(expected, f"{why}. turn(contains=...) checks the words that `transcribe` returns", "not_judged")
 
     # -- internal -----------------------------------------------------------------------------------------------------
 
@@ -261,7 +284,7 @@ class Expect:
         is_met: Callable[[Event], bool],
         within: Seconds | None,
         what: str,
-        got: Callable[[], tuple[str, str]] = lambda: ("it did not come", "timeout"),
+        got: Callable[[], tuple[str, str]] = lambda: ("it did not arrive", "timeout"),
     ) -> Event:
         WAIT.or_none.check(within=within)
         seconds = self._within if within is None else within
@@ -275,9 +298,9 @@ class Expect:
                 self._fail(f"{what} within {seconds:g} s", *got())
             position += 1
             if is_met(event):
-                if event.received_at > self._began + seconds:  # it was waiting here
+                if event.received_at > self._began + seconds:  # it arrived too late, but before this call
                     late = event.received_at - self._began
-                    self._fail(f"{what} within {seconds:g} s", f"it came after {late:.3f} s", "timeout")
+                    self._fail(f"{what} within {seconds:g} s", f"it arrived after {late:.3f} s", "timeout")
                 self._next, self._since = position, max(self._since, event.received_at)
                 return event
 
@@ -294,7 +317,7 @@ class Expect:
         self._next, self._since = position, max(self._since, monotonic())
 
     def _speaks_since_before(self) -> bool:
-        """Return whether speech goes on that began before the block, by the turns: no event of the block tells it."""
+        """Return whether speech continues that started before the block, by the turns. The block has no event of it."""
         for turn in self._conversation.turns():
             speech = [entry for entry in turn.timeline if entry.who == "bot" and entry.kind in ("speaks", "silent")]
             if turn.is_open and speech and speech[-1].kind == "speaks" and speech[-1].at <= self._entered:
@@ -312,14 +335,14 @@ class Expect:
         return max(self._since, self._conversation.sent_at)
 
     def _at(self, position: int, until: Callable[[], float]) -> Event | None:
-        """Return the event at a position; None: it has not come in time, or the session has ended."""
+        """Return the event at a position. None: it did not arrive in time, or the session has ended."""
         stream = self._opened
         while position >= len(self._events):
             remaining = until() - monotonic()
             try:
                 event = stream.next_before(Deadline(max(0.0, remaining)))
             except RequestTimeoutError:
-                if until() <= monotonic():  # else something was sent meanwhile
+                if until() <= monotonic():  # else a message was sent during the wait
                     return None
                 continue
             if event is None:
@@ -339,31 +362,31 @@ def _ended(turn: Turn) -> float:
 
 
 class _Said:
-    """What a bot has written and said since some events. What it only announces is not said.
+    """The bot's written and spoken words in some events. Announced words don't count.
 
     Args:
-        earlier: the events before; they tell whether the bot was interrupted.
+        earlier: The events before, which show whether the bot was interrupted.
     """
 
     def __init__(self, earlier: Sequence[Event]) -> None:
         self._written = self._words = ""
         self._spoken: dict[object, str] = {}  # by segment
-        self._segment: tuple[object, str] = None, ""  # that under way: its key, and the whole of its text
-        #: Words that come after an interruption, and before the bot goes on, belong to what was interrupted.
+        self._segment: tuple[object, str] = None, ""  # the current one: its key, and all its text
+        #: Words that arrive after an interruption, before the bot continues, belong to the interrupted answer.
         self.is_cut: bool = next((e.type is _E.BOT_INTERRUPTED for e in reversed(earlier) if e.type in _CUTS), False)
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Return it by each kind of message; most bots say the same by several."""
+        """Return the words by each kind of message. Most bots report the same words by several."""
         return self._written, self._words, " ".join(self._spoken.values())
 
     @property
     def best(self) -> str:
-        """Return what the model wrote; without one, what was said."""
+        """Return the model's text; without one, the spoken words."""
         return (self._written or max(self.texts, key=len)).strip()
 
     def add(self, event: Event) -> bool:
-        """Take an event; return False if it says nothing."""
+        """Take an event. Return False if it adds no words."""
         if event.type in _CUTS:
             self.is_cut = event.type is _E.BOT_INTERRUPTED
         elif event.type is _E.BOT_LLM_TEXT:

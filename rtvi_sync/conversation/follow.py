@@ -1,14 +1,14 @@
-"""Makes turns of what is said in the sessions of one client.
+"""Makes turns from the events of one client's sessions.
 
-Everything is taken where it happens: a message of the bot on the thread that delivers it, the end of a session on the
-thread that ends it, and the time on the I/O thread. A thread that sends only notes the message, because a signal may
-interrupt it anywhere: the message is taken before whatever happens next, or on the I/O thread.
+Each event is taken where it happens: a message of the bot on the thread that delivers it, the end of a session on the
+thread that ends it, and the passing of time on the I/O thread. A thread that sends only notes the message, because a
+signal may interrupt it anywhere. The message is then taken before the next event, or on the I/O thread.
 
-Only the events of turns pass the event queue, behind the event that caused them, and only with a listener: so the
-handlers of earlier events have returned when `ask()` gets the end of its turn.
+Only the events of turns pass the event queue, behind the event that caused them, and only if they have a listener. So
+the handlers of earlier events have returned when `ask()` gets the end of its turn.
 
-Over a transport that carries no messages, no one knows what the bot has said unless the transport has a `transcribe`. A
-turn that is over then is pending, and looks as if it were in progress, until a worker has its words.
+If the transport carries no messages, the bot's words are known only if the transport has a `transcribe`. A turn that
+has ended is then pending, and appears to be in progress, until a worker has its words.
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ from .turn import Turn
 if TYPE_CHECKING:
     from ..session.session import Session
 
-# Seconds by which a timer waits for what the I/O thread has not read yet, if the process was stopped meanwhile.
+# Seconds that a timer waits for the I/O thread to read its input, in case the process was stopped.
 _READ_FIRST = 0.01
-# The audio of a turn is read at this interval at least, in seconds, if the bot sends events, so that little is left to
-# do when the turn is over.
+# While the bot sends events, the audio of a turn is read at least at this interval, in seconds. Then little is left to
+# do when the turn ends.
 _READ_INTERVAL = 0.25
-# Seconds after the first event of a session for which the bot's audio is kept although turns are not used yet: bots
+# Seconds after the first event of a session for which the bot's audio is kept even if turns are not used yet. Bots
 # greet at once, and `listen()` may be called a little later.
 _FIRST_SECONDS = 5.0
 
 TURN_EVENTS = (RTVIEvent.TURN_STARTED, RTVIEvent.TURN_ENDED)
 
 Change: TypeAlias = Callable[[TurnTracker], list[OpenTurn]]
-"""Something that happened: the tracker takes it, and returns the turns that started or ended with it."""
+"""An event for the tracker, as a function that returns the turns that started or ended with it."""
 
 _NOTHING: list[Item] = []
 
@@ -73,14 +73,14 @@ class Saying(Protocol):
     """A question that is being said."""
 
     def may_be(self, turn: TurnRecord) -> bool:
-        """Whether a turn may be that of the question."""
+        """Whether a turn may belong to the question."""
 
 
 class AskLock:
     """A fair lock: threads ask one after the other, in the order of their calls."""
 
     def __init__(self) -> None:
-        # The identities of threads; the first holds the lock. Each changes it in single steps.
+        # The identities of threads; the first holds the lock. Each thread changes it in single steps.
         self._waiting: list[int] = []
         self._released = Notifier()
 
@@ -89,9 +89,8 @@ class AskLock:
         """Acquire the lock, and hold it in the block.
 
         Raises:
-            RequestTimeoutError: it was not free before `deadline`.
-            WouldDeadlockError: called in a signal handler, and the thread that it interrupts holds the lock or
-                waits for it.
+            RequestTimeoutError: The lock was not free before `deadline`.
+            WouldDeadlockError: Called in a signal handler, and the interrupted thread holds the lock or waits for it.
         """
         me = threading.get_ident()
         if me in self._waiting:
@@ -117,15 +116,15 @@ class AskLock:
 
 
 class SessionFollower:
-    """Passes to the conversation what happens in one session, and puts the events of its turns on the event queue.
+    """Passes the events of one session to the conversation, and puts the events of its turns on the event queue.
 
     Args:
-        conversation: The client's.
-        session: Its bot is ready.
-        bot: What the bot said about itself.
+        conversation: The client's conversation.
+        session: The session, whose bot is ready.
+        bot: The bot's description of itself.
     """
 
-    # An idle session has one and nothing else of turns, and a process may have thousands.
+    # An idle session has this object and nothing else for turns, and a process may have thousands of sessions.
     __slots__ = (
         *("__weakref__", "_conversation", "_hears", "_io", "_media", "_publisher", "_session", "_transport"),
         *("_will_catch_up", "audio", "bot", "is_telling", "number", "read_at", "timer_due", "user_is_muted"),
@@ -136,25 +135,25 @@ class SessionFollower:
         self._publisher: EventPublisher = session.publisher
         self._session = weakref.ref(session)
         self._transport = transport = session.transport
-        # Finds the words of turns; None: messages bring them.
+        # Finds the words of turns. None: messages contain them.
         self._hears: SerialWork | None = (
             None if transport.carries_messages else SerialWork(self._transcribe, session.runtime.workers)
         )
         self._io = session.runtime.io
         self._media: Media = session.media
         self.bot = bot
-        #: Number of the session, among those that were followed.
+        #: Number of the session, among the followed sessions.
         self.number: int = conversation.sessions
         self.user_is_muted: bool = session.engine.user_is_muted
-        self.is_telling: bool = False  # a turn that was transcribed; changed in single steps
-        self._will_catch_up = False  # the I/O thread; changed in single steps
+        self.is_telling: bool = False  # a transcribed turn is being published; changed in single steps
+        self._will_catch_up = False  # a call on the I/O thread is due; changed in single steps
         # The rest is guarded by the conversation's lock.
-        #: None until something happens in the session, or turns are used.
+        #: None until the first event of the session, or until turns are used.
         self.audio: SessionAudio | None = None
-        self.read_at: float = 0.0  # when the audio was read last
+        self.read_at: float = 0.0  # when the audio was last read
         self.timer_due: float | None = None
 
-    # -- what happens in the session ------------------------------------------------------------------------------
+    # -- events of the session ------------------------------------------------------------------------------------
 
     def take(self, effect: Deliver, at: float) -> list[Item]:
         """Take an event of the bot. On the thread that delivers messages.
@@ -185,16 +184,16 @@ class SessionFollower:
         def change(tracker: TurnTracker) -> list[OpenTurn]:
             if (id_ := message.id) is None:
                 return []
-            self._conversation.asked.add(id_)  # no call returns a turn that the bot knows nothing of
+            self._conversation.asked.add(id_)  # no call should return a turn that the bot doesn't know
             return tracker.unsent(now, id_)
 
         now = monotonic()
         self.note(now, change)
 
     def note(self, at: float, change: Change) -> None:
-        """Note what happened on a thread that must not hold the lock. Any thread."""
+        """Note an event of a thread that must not hold the lock. Any thread."""
         self._conversation.noted.append((self, at, change))
-        if self._will_catch_up:  # the thread has not begun to, and takes this as well
+        if self._will_catch_up:  # the call has not started, and will take this event as well
             return
         try:
             self._will_catch_up = True
@@ -207,9 +206,9 @@ class SessionFollower:
         """End the turns of the session, before its last events are queued. On the thread that ends it.
 
         Args:
-            info: How it ends.
+            info: How the session ends.
             at: The moment.
-            deadline: Limit of the wait for the words of what the bot has said last.
+            deadline: Limit of the wait for the bot's last words.
         """
         try:
             self.publish(self._conversation.end_session(self, at, lost=is_loss(info)))
@@ -222,7 +221,7 @@ class SessionFollower:
 
     @property
     def has_words(self) -> bool:
-        """Whether messages bring the words of turns."""
+        """Whether messages contain the words of turns."""
         return self._transport.carries_messages
 
     @property
@@ -231,7 +230,7 @@ class SessionFollower:
         return self._hears is not None and self._transport.transcribe is not None
 
     def hear(self) -> None:
-        """Find the words of the turns that are over, on a worker. Any thread, without the conversation's lock."""
+        """Find the words of ended turns, on a worker. Any thread, without the conversation's lock."""
         if self._hears is not None and self._conversation.pending(self) is not None:
             self._hears.call()
 
@@ -243,8 +242,8 @@ class SessionFollower:
             self._tell(ended, text)
 
     def _tell(self, ended: EndedTurn, text: str | None) -> None:
-        """Publish a turn with its words, unless that was done without them."""
-        self.is_telling = True  # the end of the session waits for all of it, because its own events come after it
+        """Publish a turn with its words, unless it was published without them."""
+        self.is_telling = True  # the end of the session waits until this is done, because its own events must follow
         try:
             items = self._conversation.heard(self, ended, text)
             if items is None:
@@ -268,7 +267,7 @@ class SessionFollower:
     # -- the I/O thread -------------------------------------------------------------------------------------------
 
     def _catch_up(self) -> None:
-        self._will_catch_up = False  # first: what is noted from now on may come too late for this call
+        self._will_catch_up = False  # first, because events noted from now on may miss this call
         self.publish(self._conversation.catch_up())
 
     def _pass_time(self) -> None:
@@ -280,7 +279,7 @@ class SessionFollower:
     def call_at(self, due: float) -> None:
         """Let time pass at `due`. Under the conversation's lock."""
         self.timer_due = due
-        # The I/O thread reads first what arrived while the process was stopped.
+        # The I/O thread first reads the data that arrived while the process was stopped.
         self._call_later(
             due - monotonic(), lambda follower: follower._call_later(_READ_FIRST, SessionFollower._pass_time)
         )
@@ -300,8 +299,8 @@ class SessionFollower:
         """Read the audio of the session from now on.
 
         Args:
-            in_full: That of both sides, to the end of the session. False: turns are not used yet. That of the bot only,
-                and not for long.
+            in_full: True: the audio of both sides, to the end of the session. False: turns are not used yet. Read only
+                the bot's audio, for a short time.
         """
         self.audio = SessionAudio(self._media, self._conversation.max_turn_audio, in_full=in_full)
         if not in_full:
@@ -310,13 +309,13 @@ class SessionFollower:
     # -- events ---------------------------------------------------------------------------------------------------
 
     def has_listener(self, *, is_explicit: bool = False) -> bool:
-        """Whether events of turns have a listener; `is_explicit`: and not just to all events."""
+        """Whether events of turns have a listener; `is_explicit`: other than for all events."""
         publisher = self._publisher
         is_heard = publisher.has_explicit_listener if is_explicit else publisher.has_listener
         return is_heard(RTVIEvent.TURN_STARTED) or is_heard(RTVIEvent.TURN_ENDED)
 
     def items_of(self, type_: RTVIEvent, turn: EndedTurn | OpenTurn) -> list[Item]:
-        """Return the queue item that delivers an event of a turn; none if it has no listener."""
+        """Return the queue item that delivers an event of a turn. Empty if the event has no listener."""
         publisher = self._publisher
         if not publisher.has_listener(type_):
             return _NOTHING
@@ -331,18 +330,18 @@ class SessionFollower:
 
 
 def _deliver(item: Item) -> None:
-    """Deliver an event of a turn. On the queue's worker, which also puts the audio of the turn together."""
+    """Deliver an event of a turn. On the queue's worker, which also joins the audio of the turn."""
     _, publisher, type_, turn, at, _ = item
     turn = turn.turn() if isinstance(turn, EndedTurn) else turn_of(turn)
     publisher.deliver(type_, turn, at, len(turn.audio.pcm) + len(turn.user_audio.pcm))
 
 
 class EndedTurn:
-    """A turn that is over. Its `Turn` is made where it is wanted first, because putting its audio together takes time.
+    """An ended turn. Its `Turn` is made on first use, because joining its audio takes time.
 
     Args:
         record: The turn.
-        bot: What the bot said about itself.
+        bot: The bot's description of itself.
         cut: Its audio.
     """
 
@@ -356,7 +355,7 @@ class EndedTurn:
         self._turn: Turn | None = None
 
     def turn(self) -> Turn:
-        """Return it; of threads that call this at once each may get an object of its own. Any thread."""
+        """Return the turn. Threads that call this at the same time may get different objects. Any thread."""
         cut, turn = self._cut, self._turn  # in this order
         if turn is None:
             assert cut is not None, "there is one or the other"
@@ -365,7 +364,7 @@ class EndedTurn:
         return turn
 
     def hear(self, text: str) -> None:
-        """Add what the bot has said. On the thread that has made the turn."""
+        """Add the bot's words. On the thread that made the turn."""
         self.record = attrs.evolve(self.record, bot_text=text, spoken_text=text)
         if self._turn is not None:
             self._turn = attrs.evolve(self._turn, bot_text=text, spoken_text=text)
@@ -377,43 +376,43 @@ class EndedTurn:
 
 
 class ConversationTracker:
-    """Follows the turns of one client. Made when the client connects, or uses turns, for the first time.
+    """Follows the turns of one client. Made when the client first connects or uses turns.
 
     Args:
         max_turn_audio: Seconds of the bot's audio that a turn keeps.
     """
 
-    # Mutable state. `_lock` guards the tracker, the audio of the current session, the turns that are over and the
-    # followers. It is held for the work of one message, by the threads that take what happens and by those that read
-    # turns; it is re-entrant, because a finalizer may run on a thread that holds it. `noted`, `asked`, `speaking` and
-    # `_patience` are changed in single steps, by any thread.
+    # Mutable state. `_lock` guards the tracker, the audio of the current session, the ended turns and the followers.
+    # Threads that take events or read turns hold it for the work of one message. It is re-entrant, because a finalizer
+    # may run on a thread that holds it. Any thread changes `noted`, `asked`, `speaking` and `_patience` by single
+    # steps.
 
     def __init__(self, *, max_turn_audio: float) -> None:
         self.max_turn_audio = max_turn_audio
-        #: How many sessions were followed.
+        #: The number of followed sessions.
         self.sessions: int = 0
-        #: False: the transport of the last one carries no messages, so nothing tells what is said and called.
+        #: False: the transport of the last session carries no messages, so nothing reports words and calls.
         self.has_words: bool = True
         self._lock = threading.RLock()
         self._tracker: TurnTracker | None = None  # made with the first message, which most sessions of a load test lack
         self._follower: SessionFollower | None = None  # of the current session
-        self._started: SessionFollower | None = None  # the one with which the tracker has started
+        self._started: SessionFollower | None = None  # the follower with which the tracker started
         self._over: dict[int, EndedTurn] = {}  # by number
-        # The last turns that are over, and that no call has returned yet.
+        # The last ended turns that no call has returned yet.
         self._unclaimed: list[EndedTurn] = []
-        # Those that are over, and whose words are not known yet, of the current session.
+        # The current session's ended turns whose words are not known yet.
         self._pending: list[EndedTurn] = []
-        #: Notified when a turn was told with its words, or without.
+        #: Notified when a turn was published, with its words or without.
         self.words_found: Notifier = Notifier()
         self._is_used = False  # by a call, or by a handler
-        #: What happened on threads that must not hold the lock, with the moment, oldest first.
+        #: Events of threads that must not hold the lock, with their moments, oldest first.
         self.noted: list[tuple[SessionFollower, float, Change]] = []
-        self._patience: dict[object, float] = {}  # of each call that waits
-        #: When the client sent something last.
+        self._patience: dict[object, float] = {}  # of each waiting call
+        #: The time of the client's last message.
         self.sent_at: float = 0.0
-        #: Ids of the messages by which calls ask that return the turns themselves.
+        #: Ids of the messages of calls that return their turns themselves.
         self.asked: set[str] = set()
-        #: The questions that are being said, which return their turns themselves.
+        #: The questions that are being said, whose calls return their turns themselves.
         self.speaking: set[Saying] = set()
         self._last_error: tuple[float, ErrorData] | None = None  # and when the bot reported it
         #: Held by the thread that asks.
@@ -437,7 +436,7 @@ class ConversationTracker:
         return follower
 
     def use(self) -> ConversationTracker:
-        """Keep the audio of turns from now on: the application uses them. Any thread."""
+        """Keep the audio of turns from now on, because the application uses turns. Any thread."""
         if not self._is_used:
             for event in TurnTracker.HANDLERS:
                 load_payload(event)  # before connect(), after which nothing is imported: a process may fork
@@ -459,7 +458,7 @@ class ConversationTracker:
             follower.audio.keep(is_turn_open=self._tracker is not None and not self._tracker.is_idle)
 
     def forget_audio(self, follower: SessionFollower) -> None:
-        """Forget the audio of a session, unless turns are used meanwhile."""
+        """Forget the audio of a session, unless turns have been used since."""
         with self._lock:
             if self._is_used or follower.audio is None:
                 return
@@ -468,7 +467,7 @@ class ConversationTracker:
                 ended.forget_audio()
 
     def _start(self, follower: SessionFollower) -> TurnTracker:
-        """Return the tracker; let it start with the session first, if nothing has happened in that yet."""
+        """Return the tracker. If the session has had no event yet, start the session in it first."""
         if self._tracker is None:
             self._tracker = TurnTracker()
         tracker = self._tracker
@@ -488,12 +487,12 @@ class ConversationTracker:
             follower.open_audio(in_full=self._is_used)
         return tracker
 
-    # -- what happens: each returns the events of turns, for the queue -------------------------------------------------
+    # -- events: each method returns the events of turns, for the queue -----------------------------------------------
 
     def take(
         self, follower: SessionFollower, event: RTVIEvent, at: float, data: Any, moment: float | None = None
     ) -> list[Item]:
-        """Take an event of the bot, which happened at `moment`, or just now; see `TurnTracker.take()`."""
+        """Take an event of the bot from `moment`, or from now; see `TurnTracker.take()`."""
         with self._lock:
             items = self._take_noted() if self.noted else _NOTHING
             if follower is not self._follower:
@@ -511,7 +510,7 @@ class ConversationTracker:
             return items
 
     def catch_up(self) -> list[Item]:
-        """Take what was noted."""
+        """Take the noted events."""
         with self._lock:
             return self._take_noted()
 
@@ -548,7 +547,7 @@ class ConversationTracker:
         return items
 
     def _report(self, follower: SessionFollower, tracker: TurnTracker, at: float, turns: list[OpenTurn]) -> list[Item]:
-        """Note the turns that have started or ended, set the timer for what is due, and return the events."""
+        """Note the turns that have started or ended, set the timer for the next due time, and return the events."""
         items: list[Item] = []
         for number, turn in enumerate(turns):
             if turn.is_over:
@@ -562,12 +561,12 @@ class ConversationTracker:
                     self._use()
                 items += follower.items_of(RTVIEvent.TURN_STARTED, turn)
         if turns and follower.audio is not None:
-            follower.audio.read(tracker.speeches, at)  # keeps more, or less, from now on
+            follower.audio.read(tracker.speeches, at)  # from now on it keeps more or less audio
         self._set_timer(follower, tracker)
         return items
 
     def _tell(self, follower: SessionFollower, ended: EndedTurn) -> list[Item]:
-        """Give a turn that is over to the calls that wait for it; return its event."""
+        """Give an ended turn to the calls that wait for it. Return its event."""
         record = ended.record
         if record.message_id in self.asked:
             self.asked.discard(record.message_id)
@@ -578,14 +577,14 @@ class ConversationTracker:
 
     @staticmethod
     def _set_timer(follower: SessionFollower, tracker: TurnTracker) -> None:
-        """Set the timer for what is due, unless one is set that fires before."""
+        """Set the timer for the next due time, unless an earlier timer is set."""
         due = tracker.due
         if due is not None and (follower.timer_due is None or follower.timer_due > due):
             follower.call_at(due)
 
     @staticmethod
     def _read_audio(follower: SessionFollower, tracker: TurnTracker, at: float) -> None:
-        """Read the audio before a turn begins, and now and then during one."""
+        """Read the audio before a turn starts, and occasionally during the turn."""
         audio = follower.audio
         if audio is None or not audio.is_read:
             return
@@ -594,7 +593,7 @@ class ConversationTracker:
             audio.read(tracker.speeches, at)
 
     def _ended(self, follower: SessionFollower, at: float, record: TurnRecord, later: Iterable[OpenTurn]) -> EndedTurn:
-        """Return a turn that is over, with its audio; that of `later` ones, which are reported next, is kept."""
+        """Return an ended turn, with its audio. Keep the audio of `later` turns, which are reported next."""
         assert self._tracker is not None, "it has made the record"
         assert follower.audio is not None, "so something has happened"
         speeches = [
@@ -616,7 +615,7 @@ class ConversationTracker:
         return bool(self._pending)
 
     def pending(self, follower: SessionFollower) -> EndedTurn | None:
-        """Return the first turn of a session whose words are to be found; None: there is none, or no one wants them."""
+        """Return the first turn of a session that waits for its words. None: there is none, or no one wants them."""
         if not self._pending or not (self._is_used or follower.has_listener()):
             return None
         return next(iter(self.all_pending(follower)), None)
@@ -627,7 +626,7 @@ class ConversationTracker:
             return [ended for ended in self._pending if ended.record.session == follower.number]
 
     def heard(self, follower: SessionFollower, ended: EndedTurn, text: str | None) -> list[Item] | None:
-        """Take the words of a turn, if they are known; return its events; None: the turn was told without them."""
+        """Take the words of a turn, if known. Return its events. None: the turn was published without its words."""
         with self._lock:
             if ended not in self._pending:
                 return None
@@ -637,15 +636,15 @@ class ConversationTracker:
             return self._tell(follower, ended)
 
     def await_words(self, follower: SessionFollower, deadline: Deadline) -> bool:
-        """Wait until all words of a session are told, if anyone wants them; return False if `deadline` passed."""
+        """Wait until all words of a session are published, if anyone wants them. Return False if `deadline` passed."""
         return self.words_found.wait_for(lambda: self.pending(follower) is None and not follower.is_telling, deadline)
 
     # -- calls that wait: any thread ----------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def patience(self, seconds: float) -> Iterator[None]:
-        """Let answers that owe nothing count as incomplete, in the block, until the bot has been quiet for this long.
-        If several calls wait, for the longest of their times.
+        """In the block, let complete answers count as incomplete until the bot has been quiet for `seconds`. If several
+        calls wait, the longest value applies.
         """
         if not seconds:
             yield
@@ -669,7 +668,7 @@ class ConversationTracker:
             follower.note(now, change)
 
     def error_within(self, seconds: float) -> str:
-        """Return a sentence with the last error that the bot reported in the last seconds; "" without one."""
+        """Return a sentence with the last error that the bot reported in the last `seconds`. "" if there is none."""
         last = self._last_error
         if last is None or last[0] < monotonic() - seconds:
             return ""
@@ -677,17 +676,17 @@ class ConversationTracker:
 
     @property
     def has_unclaimed(self) -> bool:
-        """True if a turn is over that no call has returned."""
+        """True if an ended turn was not returned by any call."""
         return bool(self._unclaimed)
 
     def claim(self) -> Turn | None:
-        """Return the first turn that is over and that no call has returned yet; None: there is none."""
+        """Return the first ended turn that no call has returned yet, or None."""
         with self._lock:
             ended = self._unclaimed.pop(0) if self._unclaimed else None
         return ended.turn() if ended is not None else None
 
     def turns(self) -> tuple[Turn, ...]:
-        """Return the last turns, with those that are not over."""
+        """Return the last turns, including turns in progress."""
         with self._lock:
             tracker, follower, over = self._tracker, self._follower, self._over.copy()
             records = tracker.turns if tracker is not None else ()
@@ -703,7 +702,7 @@ class ConversationTracker:
         )
 
     def after_fork_in_child(self) -> None:
-        """Renew the locks, and forget the calls that wait, which are those of threads of the parent."""
+        """Renew the locks, and forget the waiting calls, whose threads are the parent's."""
         self._lock = threading.RLock()
         self.noted.clear()
         self._patience.clear()
@@ -714,7 +713,7 @@ class ConversationTracker:
 
 
 def _as_open(record: TurnRecord) -> TurnRecord:
-    """Return what is known of a turn that counts as in progress until the bot's words are known."""
+    """Return the known part of a turn that counts as in progress until the bot's words are known."""
     return attrs.evolve(record, status="in_progress", timings=attrs.evolve(record.timings, ended=None))
 
 
@@ -731,6 +730,6 @@ def turn_of(record: TurnRecord, cut: TurnCut | None = None, bot: str = "") -> Tu
 
 
 def about_bot(bot: BotReadyData) -> str:
-    """Return what a bot is: "RTVI 2.2.0, pipecat-ai 1.14.0"."""
+    """Return the protocol and library of a bot: "RTVI 2.2.0, pipecat-ai 1.14.0"."""
     library = " ".join(filter(None, (bot.about.library, bot.about.library_version)))
     return one_line(", ".join(filter(None, (f"RTVI {bot.version}" if bot.version else "", library))))

@@ -1,4 +1,4 @@
-"""What is known of one turn of a conversation. Pure."""
+"""The record of one turn of a conversation. Pure."""
 
 from __future__ import annotations
 
@@ -13,19 +13,23 @@ from ..protocol.text import quoted
 from ..protocol.turn_payloads import PipecatMetricsData
 
 TurnStatus: TypeAlias = Literal["in_progress", "complete", "interrupted", "failed"]
-"""Whether the bot is still to answer or answering, has said everything, was interrupted, or is gone."""
+"""The state of a turn: the bot's answer is incomplete, complete, interrupted, or failed."""
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class ReportedFunctionCall(Record):
-    """A call of a function by the bot's language model, as far as the bot reports it.
+    """A function call of the bot's language model, as far as the bot reports it.
+
+    A turn has room for a million characters of arguments, results, errors and metrics.
 
     Attributes:
-        function_name, arguments, result: None if the bot withholds them, or not yet; the last two also if the turn has
-            no room for them: its arguments, results, errors and metrics have a million characters at most.
-        tool_call_id: the bot's id of the call; None if it was not told.
-        cancelled: True if it was ended before it had a result.
-        started, stopped: monotonic seconds at receipt; None: not yet.
+        function_name: The function's name. None: not reported, or not yet.
+        arguments: The arguments. None: not reported, not yet, or no room in the turn.
+        result: The result. None: not reported, not yet, or no room in the turn.
+        tool_call_id: The bot's id of the call. None: not reported.
+        cancelled: True if the call ended without a result.
+        started: Monotonic seconds at receipt. None: not yet.
+        stopped: Monotonic seconds at receipt. None: not yet.
     """
 
     function_name: str | None = None
@@ -39,19 +43,21 @@ class ReportedFunctionCall(Record):
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class TurnTimings(Record):
-    """When the parts of a turn came, in seconds of the client's monotonic clock, at receipt. None: not yet, or never.
+    """The times of a turn's events, in seconds of the client's monotonic clock, at receipt. None: not yet, or never.
 
     Attributes:
-        user_started: the bot reported that the user began to speak; a typed text was sent.
-        user_stopped: a typed text was sent; of a spoken turn, the last audible sample was.
-        user_stopped_reported: the bot reported that the user had stopped speaking.
-        transcribed: the last final transcript.
-        acknowledged: the bot told that it has the user's text, or the end of the user's speech.
-        llm_started, first_token: of the answer's first run of the language model.
-        first_audio: the first audible sample of the answer.
-        bot_started_speaking, bot_stopped_speaking: the first, and the last, report.
-        interrupted_at: the bot was interrupted.
-        ended: the turn was over.
+        user_started: The bot reported that the user started to speak. For typed text: when it was sent.
+        user_stopped: The last audible sample was sent. For typed text: when it was sent.
+        user_stopped_reported: The bot reported that the user had stopped speaking.
+        transcribed: The last final transcript.
+        acknowledged: The bot reported that it has the user's text, or the end of the user's speech.
+        llm_started: Start of the answer's first run of the language model.
+        first_token: First text of that run.
+        first_audio: The first audible sample of the answer.
+        bot_started_speaking: The bot's first report that it speaks.
+        bot_stopped_speaking: The bot's last report that it has stopped.
+        interrupted_at: The bot was interrupted.
+        ended: The turn ended.
     """
 
     user_started: float | None = None
@@ -69,15 +75,15 @@ class TurnTimings(Record):
 
 
 Speech: TypeAlias = tuple[float, float]
-"""When the user began to speak, and had stopped; infinity: not yet."""
+"""The times when the user started and stopped speaking. Infinity: not yet."""
 
 
 def speech_of(timings: TurnTimings, *, is_speaking: bool = False) -> Speech:
-    """Return when the user spoke, by what the bot reported of a turn.
+    """Return when the user spoke in a turn, by the bot's reports.
 
     Args:
-        timings: of a spoken turn.
-        is_speaking: the user has begun again.
+        timings: The timings of a spoken turn.
+        is_speaking: True if the user has started to speak again.
     """
     ends = timings.user_stopped_reported, timings.acknowledged, timings.llm_started, timings.first_audio, timings.ended
     end = None if is_speaking else next((moment for moment in ends if moment is not None), None)
@@ -86,14 +92,15 @@ def speech_of(timings: TurnTimings, *, is_speaking: bool = False) -> Speech:
 
 @attrs.frozen(eq=False, repr=False)
 class TimelineEntry(Record):
-    """One thing that happened in a turn.
+    """One event of a turn.
 
     Attributes:
-        at: monotonic seconds.
-        who: "you", "bot", or "" for what neither of them said.
-        kind: what it was: "typed", "speaks", "silent", "acknowledged", "model runs", "calls", "returned", "error", ...
-        text: what was said, called (`get_weather({"city": "Oslo"})`) or returned (`get_weather {"temperature": 12}`),
-            2000 characters at most; "" if there is nothing to quote.
+        at: Monotonic seconds.
+        who: "you", "bot", or "" for an event of neither.
+        kind: The kind of event: "typed", "speaks", "silent", "acknowledged", "model runs", "calls", "returned",
+            "error", ...
+        text: The words, the call (`get_weather({"city": "Oslo"})`) or the result (`get_weather {"temperature": 12}`),
+            at most 2000 characters. "" if there is nothing to quote.
     """
 
     at: float
@@ -104,29 +111,31 @@ class TimelineEntry(Record):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class TurnRecord(Record):
-    """What the user said and what the bot answered, or what the bot said unasked.
+    """The user's question and the bot's answer, or unprompted speech of the bot.
+
+    The texts are None if no one knows them: the transport carries no messages, as by telephone.
 
     Attributes:
-        number: of the turn, from 1 in each client.
-        session: the number of the session it began in, from 1.
-        initiator: who began it.
-        modality: "text": the user typed. "audio": the user spoke. None: the bot began.
-        message_id: of the message that asked; None: the user spoke, or the bot began.
-        status: see `TurnStatus`.
-        assumed: why it counts as complete although the bot owed something: how long was waited for what. None: nothing
-            was owed.
-        user_text: what the user typed or was heard to say, 100,000 characters at most. None: no one can know it,
-            because the transport carries no messages, as by telephone.
-        bot_text: all that the bot wrote and said, 100,000 characters at most. Over such a transport it is what the
-            transport's `transcribe` makes of the audio; None without it.
-        spoken_text: what it has spoken of that; the same as `bot_text` if it was complete.
-        spoken_exact: how exactly the bot reports that: by the "word", or by the "sentence", so that a sentence it was
-            interrupted in is missing. None: it does not report it.
-        function_calls: those of the answer, in the order in which they began, 100 at most; () over such a transport.
-        errors: what the bot reported during the answer, 20 at most.
-        metrics: the measurements that the bot sent during the answer, 50 at most.
-        timeline: what happened, in order, 500 entries at most.
-        timings: when.
+        number: Number of the turn, from 1 in each client.
+        session: Number of the session in which the turn started, from 1.
+        initiator: The side that started the turn.
+        modality: "text": the user typed. "audio": the user spoke. None: the bot started the turn.
+        message_id: Id of the typed question's message. None: the user spoke, or the bot started the turn.
+        status: The state of the turn; see `TurnStatus`.
+        assumed: Why the client stopped waiting, if the bot never reported the end: how long it waited, and for which
+            part. None: the bot reported everything.
+        user_text: The user's text, typed or transcribed, at most 100,000 characters.
+        bot_text: The bot's text, written and spoken, at most 100,000 characters. If the transport carries no messages:
+            the result of the transport's `transcribe`, or None without it.
+        spoken_text: The spoken part of `bot_text`. If the answer was complete, the same as `bot_text`.
+        spoken_exact: The unit by which the bot reports spoken text: "word", or "sentence". With sentences, an
+            interrupted sentence is missing. None: the bot does not report it.
+        function_calls: The calls of the answer, in the order of their starts, at most 100. Empty if the transport
+            carries no messages.
+        errors: The bot's error reports during the answer, at most 20.
+        metrics: The bot's measurements during the answer, at most 50.
+        timeline: The events of the turn, in order, at most 500.
+        timings: The times of the events.
     """
 
     number: int
@@ -154,10 +163,10 @@ class TurnRecord(Record):
 
     @property
     def is_open(self) -> bool:
-        """Return whether the bot is still to answer, or is answering."""
+        """True if the bot has not answered yet, or is answering."""
         return self.status == "in_progress"
 
     @property
     def interrupted(self) -> bool:
-        """Return whether the bot was interrupted."""
+        """True if the bot was interrupted."""
         return self.status == "interrupted"

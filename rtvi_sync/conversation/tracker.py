@@ -1,8 +1,8 @@
-"""Who said and heard what in a conversation, and when a turn starts and ends. Pure.
+"""The rules that make turns from the events of a conversation. Pure.
 
-A user's turn starts when a text is sent, or the user starts to speak. Whatever the bot does belongs to the turn before
-until the answer starts: with the first run of the model after the bot has reported that it has the question. Output
-that the bot starts while nothing is asked, or before it has the question, is a turn of its own.
+A user's turn starts when a text is sent, or the user starts to speak. The bot's output belongs to the previous turn
+until the answer starts: with the model's first run after the bot has reported that it has the question. Output that the
+bot starts while there is no question, or before it has the question, is a turn of its own.
 """
 
 from __future__ import annotations
@@ -27,41 +27,41 @@ from .record import Speech, TimelineEntry, TurnRecord, TurnStatus, TurnTimings, 
 
 _E: TypeAlias = RTVIEvent
 
-#: How many turns of a conversation are kept.
+#: The number of turns that a conversation keeps.
 MAX_TURNS = 100
-#: What is assumed of a turn if the session ends before a bot has spoken for the first time.
+#: The assumption about a turn if the session ends before the bot has spoken for the first time.
 VOICE_UNKNOWN = "it is not known whether this bot speaks"
 
 # These bound the memory of a conversation, whatever a bot sends.
 _MAX_ASKED = 1000
 _MAX_SILENT = 1000  # ids of texts that run no model
-_MAX_STALE = 3  # answers that are over and may still be reported on: what was announced before an interruption
+_MAX_STALE = 3  # ended answers that may get late reports, of text announced before an interruption
 _MAX_ERRORS = 20
 _MAX_METRICS = 50
 _MAX_TIMELINE = 500
 _MAX_ENTRY = 2000  # characters
 
-# If less than this share of an answer was spoken, it was interrupted.
+# If a smaller share of an answer was spoken, the answer was interrupted.
 _INTERRUPTED = 0.8
-# Seconds after the report that the bot speaks within which speech that a question has cut falls silent.
+# Speech that a question has cut falls silent within this many seconds after the report that the bot speaks.
 _CUT_AT_ONCE = 0.5
-# From this version on a bot reports what it has of the user's input.
+# Bots report the user's input that they have from this version on.
 _TELLS_USER_INPUT = (2, 2)
 # The timings that belong to the answer.
 _OF_ANSWER = ("llm_started", "first_token", "bot_started_speaking", "bot_stopped_speaking")
 
 
 class TurnTracker:
-    """Makes turns of the events of a conversation. Not thread-safe. Moments are monotonic seconds.
+    """Makes turns from the events of a conversation. Not thread-safe. Times are monotonic seconds.
 
-    Each method that reports something returns the turns that it has started, and those that it has ended.
+    Each method that takes an event returns the turns that it started or ended.
 
     Args:
-        waits: how long a bot that owes something may be quiet.
+        waits: How long a bot may be quiet while part of its answer is pending.
 
     Attributes:
-        patience: seconds from the bot's last sign for which an answer that owes nothing still counts as incomplete: for
-            bots that do not report their functions.
+        patience: Seconds of quiet after which an answer without pending parts counts as complete. For bots that don't
+            report their functions.
     """
 
     def __init__(self, waits: Waits | None = None) -> None:
@@ -75,28 +75,28 @@ class TurnTracker:
         self._has_words = True
         self._asked = Questions(self._bot)
         self._answered: OpenTurn | None = None  # the turn that the bot's output belongs to; None: output starts one
-        self._fading: OpenTurn | None = None  # is still spoken, though the next answer has started
-        self._stale: deque[Answer] = deque(maxlen=_MAX_STALE)  # the last answers that are over: words may arrive late
+        self._fading: OpenTurn | None = None  # still being spoken, though the next answer has started
+        self._stale: deque[Answer] = deque(maxlen=_MAX_STALE)  # the last ended answers: words may arrive late
         self._user_is_muted = False  # the bot does not hear the user, and nothing interrupts it
-        self._is_cut = False  # the bot was interrupted, and its reports of speech are about the speech before
-        self._speaks_early = False  # the bot has started to speak, and not reported for which turn
-        # The sentence that a bot of 1.x speaks now, and for which answer, if that is known yet.
+        self._is_cut = False  # the bot was interrupted, and its reports of speech are about the earlier speech
+        self._speaks_early = False  # the bot has started to speak, but not reported for which turn
+        # The sentence that a bot of 1.x is speaking, and its answer, if known yet.
         self._sentence = SpokenText()
         self._speaker: Answer | None = None
 
     @property
     def turns(self) -> tuple[TurnRecord, ...]:
-        """Return the last 100 turns, with those that are not over."""
+        """The last 100 turns, including turns in progress."""
         return tuple(turn.record() for turn in self._turns)
 
     @property
     def is_idle(self) -> bool:
-        """True if all turns are over."""
+        """True if all turns have ended."""
         return self._answered is None and self._fading is None and not self._asked.turns
 
     @property
     def speeches(self) -> list[Speech | None]:
-        """Return for each spoken turn that is not over when the user spoke; one None if only others are not over."""
+        """The user's speech in each spoken turn in progress. One None if only other turns are in progress."""
         speeches: list[Speech | None] = [
             speech_of(turn.timings, is_speaking=turn.is_speaking)
             for turn in (self._fading, self._answered, *self._asked.spoken)
@@ -106,11 +106,11 @@ class TurnTracker:
 
     @property
     def due(self) -> float | None:
-        """Return when to call `pass_time()`, unless something else happens first; None: not at all."""
+        """The time at which to call `pass_time()`, unless an event happens first. None: never."""
         turn = self._quiet if self._fading is not None else self._answered or self._asked.first
         return turn.last_sign + self._patience_with(turn) if turn is not None else None
 
-    # -- what the client does -----------------------------------------------------------------------------------------
+    # -- actions of the client ----------------------------------------------------------------------------------------
 
     def start_session(
         self,
@@ -125,10 +125,10 @@ class TurnTracker:
 
         Args:
             audio_out: False: the bot is known to send no audio.
-            version: of its protocol.
-            user_is_muted: the bot has reported that it does not hear the user.
+            version: The bot's protocol version.
+            user_is_muted: True: the bot has reported that it does not hear the user.
             has_words: False: only speech is reported, and no words can be known.
-            number: of the session; None: the next one.
+            number: Number of the session. None: the next number.
         """
         self._session = self._session + 1 if number is None else number
         self._has_words = has_words
@@ -144,15 +144,15 @@ class TurnTracker:
         self._speaks_early = False
 
     def end_session(self, at: float, *, lost: bool = False) -> list[OpenTurn]:
-        """End the session: a turn is complete if all of it was written and spoken, and else has failed.
+        """End the session. A turn is complete if all of it was written and spoken; otherwise it has failed.
 
         Args:
-            at: now.
-            lost: it was cut off. Then the speech under way is not whole, whatever words the bot had reported.
+            at: Now.
+            lost: True: the connection broke. Then the current speech is incomplete, whatever words the bot reported.
         """
         for turn in (self._fading, self._answered):
             if turn is not None:
-                # Pipecat 0.0.73 closes before it reports that. Who is only heard has not stopped.
+                # Pipecat 0.0.73 closes before it reports the end of speech. Without messages nothing shows that end.
                 if not lost and turn.has_words:
                     turn.answer.speaking = False
                 self._end(turn, at, self._status_at_end(turn, lost=lost))
@@ -164,8 +164,8 @@ class TurnTracker:
         """Process a message that is about to be sent. A text that runs the model starts a turn.
 
         Args:
-            at: now.
-            message: any message; most say nothing about turns.
+            at: Now.
+            message: Any message. Most don't concern turns.
         """
         said = sent_text(message)
         if said is not None and said.runs:
@@ -198,14 +198,14 @@ class TurnTracker:
             self._settle(turn, at)
 
     def pass_time(self, now: float) -> list[OpenTurn]:
-        """End the turn whose bot was quiet for too long though it owed something, if `due` has passed."""
+        """If `due` has passed, end the turn whose bot was quiet for too long while part of its answer was pending."""
         turn = self._quiet
         if turn is not None and now >= turn.last_sign + self._patience_with(turn):
             self._stop_waiting(turn, now)
         return self._changes()
 
     def settle(self, at: float) -> list[OpenTurn]:
-        """End the turn that is being answered if it is complete: after `patience` was lowered."""
+        """End the turn that is being answered if it is complete. For use after `patience` was lowered."""
         if self._answered is not None:
             self._settle(self._answered, at)
         return self._changes()
@@ -214,9 +214,9 @@ class TurnTracker:
         """Process an event of the bot.
 
         Args:
-            event: its type.
-            at: when it was received.
-            data: its payload.
+            event: The event's type.
+            at: The time of receipt.
+            data: The payload.
         """
         handler = self.HANDLERS.get(event)
         if handler is None:
@@ -225,14 +225,14 @@ class TurnTracker:
         return self._changes() if self._changed else []
 
     def _changes(self) -> list[OpenTurn]:
-        """Return the turns that have started, or are over, since the last call."""
+        """Return the turns that have started or ended since the last call."""
         changed, self._changed = self._changed, []
         return [*dict.fromkeys(changed)]
 
     # -- the user -----------------------------------------------------------------------------------------------------
 
     def _spoken_question(self, at: float) -> OpenTurn:
-        """Return the turn that the user's current speech belongs to."""
+        """Return the turn to which the user's current speech belongs."""
         if self._asked.in_speech is not None:
             return self._asked.in_speech
         turn = self._start("audio")
@@ -264,11 +264,11 @@ class TurnTracker:
             self._acknowledge(at, question)
 
     def _user_transcript(self, at: float, data: Any) -> None:
-        if not self._bot.tells_user_input:  # which says the same
+        if not self._bot.tells_user_input:  # `user-input` repeats the same words
             self._heard(at, data.text, final=data.final)
 
     def _heard(self, at: float, text: str, *, final: bool) -> None:
-        """Note the user's words. The last ones may arrive when the answer has started."""
+        """Note the user's words. The last ones may arrive after the answer has started."""
         turn, answered = self._asked.in_speech, self._answered
         if turn is None and answered is not None and answered.modality == "audio":
             turn = answered if answered.is_speaking or not answered.finals else None
@@ -297,7 +297,7 @@ class TurnTracker:
         turn = self._answered
         if turn is None or turn.told_llm_text:
             return
-        if turn.modality == "audio":  # speech-to-speech models report it when they answer already
+        if turn.modality == "audio":  # speech-to-speech models report it while they answer
             turn.told_text = data.text[:MAX_CHARACTERS]
         elif turn.is_doubtful and turn.user_text.strip() == data.text.strip():
             self._take_back(turn, at)
@@ -305,7 +305,7 @@ class TurnTracker:
             self._acknowledge(at, turn)
 
     def _acknowledge(self, at: float, question: OpenTurn) -> None:
-        """Note that the bot has a question, and so has skipped those before it."""
+        """Note that the bot has a question, and so has skipped the questions before it."""
         question.last_sign = at
         if "acknowledged" not in question.moments:
             question.time(acknowledged=at)
@@ -324,8 +324,8 @@ class TurnTracker:
     # -- the bot ------------------------------------------------------------------------------------------------------
 
     def _interrupted(self, at: float, _data: Any) -> None:
-        """End what is answered: from 2.0 on each typed text interrupts first. A bot that has muted the user reports an
-        interruption and goes on.
+        """End the turns being answered: from 2.0 on each typed text interrupts first. A bot that has muted the user
+        reports an interruption, but continues.
         """
         self._speaks_early = self._speaks_early and self._user_is_muted
         turn = self._answered
@@ -365,7 +365,7 @@ class TurnTracker:
         turn.last_sign = at
         turn.answer.stop_run()
         if turn.is_speaking and turn.is_firm and turn.answer.is_empty and not turn.errors:
-            # The model ran while the user spoke, and found that the user has not finished: the question waits again.
+            # The model ran while the user spoke, and found the question unfinished. The question waits again.
             self._answered = None
             turn.answer, turn.is_firm = Answer(self._bot), False
             for name in ("acknowledged", "llm_started", "first_token"):
@@ -383,10 +383,10 @@ class TurnTracker:
                 self._answered.answer.leave_unspoken(data)
                 self._settle(self._answered, at)
         elif data.spoken_status == "new":
-            pass  # it is sent for what was cut, too, with the next speech
+            pass  # the bot reports it for interrupted speech, too, together with the next speech
         elif data.spoken_progress is not None or data.spoken_status == "completed":
             self._segment(at, data)
-        elif data.spoken is False:  # by 1.x: the text that it starts to speak
+        elif data.spoken is False:  # by 1.x: the text that the bot starts to speak
             turn = self._answered
             self._sentence, self._speaker = SpokenText(), turn.answer if turn is not None else None
             self._sentence.write(data.text)
@@ -436,7 +436,7 @@ class TurnTracker:
     def _bot_started(self, at: float, _data: Any) -> None:
         has_nothing = self._answered is None and not self._asked.may_first_be_answered(by_model=False)
         if self._is_cut and self._asked and has_nothing:
-            # The speech that was cut when it had hardly started; or the answer's, if words of that follow.
+            # This is the speech that was cut when it had hardly started, or the answer's, if its words follow.
             self._speaks_early = True
             return
         self._speak(self._answer(at), at)
@@ -449,7 +449,7 @@ class TurnTracker:
         turn.note(at, "bot", "speaks")
 
     def _bot_stopped(self, at: float, _data: Any) -> None:
-        """Note that the bot has stopped speaking; end the turn if it is complete or was cut."""
+        """Note that the bot has stopped speaking. End the turn if it is complete or was cut."""
         turn = self._fading or self._answered
         self._speaks_early = False
         if turn is None or not turn.answer.speaking:
@@ -468,7 +468,7 @@ class TurnTracker:
             self._settle(turn, at)
 
     def _may_have_cut(self, turn: OpenTurn) -> bool:
-        """Whether the user has started to speak during the answer, to a bot that does not report the effect."""
+        """Whether the user started to speak during the answer of a bot that does not report interruptions."""
         spoken_from = turn.moments.get("bot_started_speaking", 0.0)
         return not self._bot.tells_interruption and any(
             question.moments.get("user_started", 0.0) >= spoken_from for question in self._asked
@@ -484,7 +484,7 @@ class TurnTracker:
         turn = self._answer(at, by_model=is_first)
         is_new = call_id is not None and not turn.answer.has_call(call_id)
         turn.answer.call(at, data.function_name, call_id, arguments)
-        if is_new:  # the message that announces a call has neither its id nor its arguments
+        if is_new:  # the message that announces a call has no id and no arguments
             given = "" if arguments is None else f"({_shown_in_timeline(arguments)})"
             turn.note(at, "bot", "calls", f"{turn.answer.name_of(call_id)}{given}")
 
@@ -519,10 +519,10 @@ class TurnTracker:
         if turn is not None and len(turn.metrics) < _MAX_METRICS and turn.answer.keeps(attrs.asdict(data)):
             turn.metrics.append(data)
 
-    # -- whose the bot's output is: the question whose answer has started, or none -------------------------------------
+    # -- the owner of the bot's output: the question whose answer has started, or none --------------------------------
 
     def _answer(self, at: float, *, by_model: bool = False) -> OpenTurn:
-        """Return the turn that the bot's output belongs to now; start one if there is none."""
+        """Return the turn to which the bot's output belongs now. Start one if there is none."""
         turn = self._answered
         if turn is not None and by_model and turn.is_doubtful and not self._bot.tells_model:
             self._take_back(turn, at)  # speech before the first run of the model is no answer
@@ -541,7 +541,7 @@ class TurnTracker:
             turn = question
         else:
             turn, first = self._start(None), self._asked.first
-            # A user who speaks is acknowledged at the end, and until then the bot's output may be whole.
+            # A spoken question is acknowledged at its end. Until then the bot's output may be a complete answer.
             if first is not None and first.modality == "text":
                 turn.is_late = first.is_announced and "acknowledged" not in first.moments
         if turn.errors:
@@ -551,7 +551,7 @@ class TurnTracker:
         return turn
 
     def _leave(self, turn: OpenTurn, at: float) -> None:
-        """End a turn because the next answer starts, unless its speech goes on: it was not interrupted then."""
+        """End a turn because the next answer starts, unless its speech continues. Then it was not interrupted."""
         answer = turn.answer
         if answer.speaking and self._bot.tells_interruption and not (answer.running or answer.owes_run):
             if self._fading is not None:
@@ -562,7 +562,7 @@ class TurnTracker:
         self._end(turn, at, "interrupted" if is_cut else "complete")
 
     def _take_back(self, turn: OpenTurn, at: float) -> None:
-        """Give what was taken for the answer to a turn of the bot: the question reaches the bot only now."""
+        """Move the supposed answer to a turn of the bot, because the question reaches the bot only now."""
         unasked = self._start(None)
         turn.give_answer_to(unasked)
         unasked.last_sign = at
@@ -573,7 +573,7 @@ class TurnTracker:
 
     @property
     def _cut(self) -> Answer | None:
-        """Return the answer that was interrupted, until the model runs again: text of its run may arrive late."""
+        """Return the interrupted answer until the model runs again. Text of its run may arrive late."""
         is_late = self._is_cut and self._answered is None and self._bot.tells_model
         return self._stale[-1] if is_late and self._stale else None
 
@@ -602,7 +602,7 @@ class TurnTracker:
             self._end(turn, at, "interrupted" if is_cut else "failed" if turn.answer.is_empty else "complete")
 
     def _end(self, turn: OpenTurn, at: float, status: TurnStatus) -> None:
-        """End a turn that is not over: one that is answered, fades or is asked."""
+        """End a turn in progress, which is being answered, fades or waits for its answer."""
         turn.status = status
         turn.time(ended=at)
         if status == "interrupted":
@@ -616,7 +616,7 @@ class TurnTracker:
         self._changed.append(turn)
 
     def _status_at_end(self, turn: OpenTurn, *, lost: bool) -> TurnStatus:
-        """Return how a turn ends with its session."""
+        """Return the status of a turn that ends with its session."""
         answer = turn.answer
         if answer.is_cancelled and not (lost or answer.is_under_way):
             return "interrupted"
@@ -631,21 +631,21 @@ class TurnTracker:
 
     @property
     def _quiet(self) -> OpenTurn | None:
-        """Return the turn that ends first if the bot says nothing more."""
+        """The turn that ends first if the bot says nothing more."""
         turn, fading = self._answered or self._asked.first, self._fading
         if turn is None or fading is None:
             return turn or fading
         return min(turn, fading, key=lambda turn: turn.last_sign + self._patience_with(turn))
 
     def _patience_with(self, turn: OpenTurn) -> float:
-        """Return how many seconds a turn waits for the next sign of the bot."""
+        """Return how many seconds a turn waits for the bot's next report."""
         if turn.errors and turn is self._asked.failed:
             return self._waits.follow_up
         wait = self._wait(turn)
         return wait[0] if wait is not None else self.patience
 
     def _wait(self, turn: OpenTurn) -> tuple[float, str] | None:
-        """Return how long the bot may be quiet, and for what; None: it owes nothing."""
+        """Return how long the bot may be quiet, and for which pending part. None: nothing is pending."""
         wait = turn.answer.wait(self._waits)
         if wait is not None or not (turn.is_doubtful and self._bot.may_acknowledge):
             return wait
@@ -662,9 +662,9 @@ class TurnTracker:
         if answer.is_empty and not answer.owes_run:
             self._end(turn, now, "failed")
             return
-        is_mute = not (answer.owes_run or answer.is_under_way or turn.errors)  # an error may have cost it its voice
+        is_mute = not (answer.owes_run or answer.is_under_way or turn.errors)  # an error may have prevented its speech
         if is_mute and self._bot.has_voice is None:
-            # In either case the next turn does not wait for it.
+            # In both cases the next turn does not wait for speech.
             self._bot.has_voice = answer.lacks_speech
             self._bot.tells_speaking = not answer.lacks_speech
         is_cut = answer.has_spoken and answer.spoken_share < _INTERRUPTED and not self._bot.tells_interruption
@@ -673,7 +673,7 @@ class TurnTracker:
             turn.assumed = f"waited {wait[0]:g} s {wait[1]}"
         self._end(turn, now, "interrupted" if is_cut else "complete")
 
-    #: By the type of an event, the method that takes its moment and payload.
+    #: By the type of an event, the method that takes its time and payload.
     HANDLERS: Final[Mapping[RTVIEvent, Callable[[TurnTracker, float, Any], None]]] = {
         _E.USER_STARTED_SPEAKING: _user_started,
         _E.USER_STOPPED_SPEAKING: _user_stopped,
@@ -711,7 +711,7 @@ class Questions:
         self._bot = bot
         #: All of them, in order.
         self.turns: deque[OpenTurn] = deque()
-        #: Those that the user has spoken. There may be hundreds of others, which would be looked through in vain.
+        #: The spoken questions. There may be hundreds of others, which a search would pass in vain.
         self.spoken: list[OpenTurn] = []
         self._silent: deque[str] = deque(maxlen=_MAX_SILENT)
 
@@ -743,26 +743,26 @@ class Questions:
 
     @property
     def first(self) -> OpenTurn | None:
-        """Return the question that is answered next."""
+        """The question to be answered next."""
         return self.turns[0] if self.turns else None
 
     @property
     def in_speech(self) -> OpenTurn | None:
-        """Return the spoken question that further speech belongs to, because its answer has not started."""
+        """The spoken question to which further speech belongs, because its answer has not started."""
         last = self.turns[-1] if self.turns else None
         return last if last is not None and last.modality == "audio" else None
 
     @property
     def failed(self) -> OpenTurn | None:
-        """Return the first question if the bot has answered it by an error only."""
+        """The first question, if the bot has answered it by an error only."""
         first = self.first
         is_asked = first is not None and (first.told_llm_text or not first.is_speaking)
         return first if first is not None and first.errors and is_asked else None
 
-    # -- which of them the bot has ------------------------------------------------------------------------------------
+    # -- the questions that the bot has -------------------------------------------------------------------------------
 
     def add_silently(self, message_id: str) -> None:
-        """Note a text that runs no model: the bot acknowledges it like the others."""
+        """Note a text that runs no model. The bot acknowledges it like the others."""
         self._silent.append(message_id)
 
     def of_message(self, message_id: str | None) -> OpenTurn | None:
@@ -772,23 +772,23 @@ class Questions:
         return next((turn for turn in self.turns if turn.message_id == message_id), None)
 
     def of_text(self, text: str) -> OpenTurn | None:
-        """Return the question that the bot's model gets with this text, which may join several typed ones."""
+        """Return the question that the bot passes to its model as this text. It may join several typed questions."""
         key = _key_of(text)
         typed = [turn for turn in self.turns if turn.modality == "text" and not turn.told_llm_text]
         same = (turn for turn in typed if _key_of(turn.user_text) == key)
         joined = (turn for turn in reversed(typed) if (own := _key_of(turn.user_text)) and key.endswith(own))
-        # More than once of a user who goes on: the model found that the question was not finished.
+        # More than once if the user continues, because the model found the question unfinished.
         spoken = (turn for turn in self.spoken if turn.is_speaking or not turn.told_llm_text)
         return next(same, None) or next(joined, None) or next(spoken, None)
 
     def before(self, turn: OpenTurn) -> list[OpenTurn]:
-        """Return the questions before this one, which the bot has skipped if it has this one."""
+        """Return the questions before this one. If the bot has this one, it has skipped them."""
         turns = [*self.turns]
         return turns[: turns.index(turn)] if turn in turns else []
 
     @property
     def is_first_reached(self) -> bool:
-        """Whether the bot has reported that it has the first question, by all messages by which it does so."""
+        """Whether the bot has reported, by all messages that it uses for this, that it has the first question."""
         first = self.first
         if first is None:
             return False
@@ -800,10 +800,10 @@ class Questions:
         return (first.told_input or first.told_llm_text) and not (misses_input or misses_text)
 
     def may_first_be_answered(self, *, by_model: bool) -> bool:
-        """Whether output that starts now, unasked as far as the bot says, may be the answer to the first question.
+        """Whether output that starts now may answer the first question, although the bot has not reported the question.
 
-        A model from speech to speech may answer long before the bot reports that the user has stopped, and so does one
-        that decides whether the user has finished.
+        A speech-to-speech model may answer long before the bot reports that the user has stopped. So may a model that
+        decides whether the user has finished.
         """
         first, bot = self.first, self._bot
         if first is None:
@@ -818,7 +818,7 @@ class Questions:
 
 
 def _key_of(text: str) -> str:
-    """Return the key by which texts are compared: letters and digits; the whole text without any, as of an emoji."""
+    """Return the key by which texts are compared: letters and digits. Without any, as for an emoji: the whole text."""
     return letters_of(text) or text.strip()
 
 
@@ -830,30 +830,30 @@ class OpenTurn:
     session: int
     modality: Literal["text", "audio"] | None
     answer: Answer
-    has_words: bool = True  # False: no one can know them
+    has_words: bool = True  # False: the words cannot be known
     message_id: str | None = None  # of a typed text
     status: TurnStatus = "in_progress"
     assumed: str | None = None
     finals: list[str] = attrs.field(factory=list)
-    room: int = MAX_CHARACTERS  # for more of the user's words, and the blanks between them
+    room: int = MAX_CHARACTERS  # for more of the user's words, and the spaces between them
     partial: str = ""
     told_text: str = ""  # by user-llm-text
     is_file: bool = False  # no bot acknowledges one by user-input
     told_input: bool = False
     told_llm_text: bool = False
     is_speaking: bool = False  # the user
-    is_announced: bool = False  # the bot was interrupted since it was asked, as typed texts do from 2.0 on
-    is_late: bool = False  # of the bot: it started after the interruption by a text that is not acknowledged yet
-    is_firm: bool = False  # the answer started when the bot had the question, and by a run of its model
+    is_announced: bool = False  # the bot was interrupted after the question, as typed texts do from 2.0 on
+    is_late: bool = False  # a turn of the bot that started after the interruption by a text not yet acknowledged
+    is_firm: bool = False  # the answer started with a run of the model, after the bot had the question
     last_sign: float = 0.0
-    moments: dict[str, float] = attrs.field(factory=dict)  # by the names of `timings`; without those that were not yet
+    moments: dict[str, float] = attrs.field(factory=dict)  # by the names of `timings`; only past moments
     errors: list[ErrorData] = attrs.field(factory=list)
     metrics: list[PipecatMetricsData] = attrs.field(factory=list)
     timeline: list[TimelineEntry] = attrs.field(factory=list)
 
     @property
     def timings(self) -> TurnTimings:
-        """Return when its parts came."""
+        """The times of its events."""
         return TurnTimings(**self.moments)
 
     @property
@@ -863,16 +863,16 @@ class OpenTurn:
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether the output that was taken for its answer may be none."""
+        """Whether the output that was taken for its answer may not belong to it."""
         return self.modality is not None and not self.is_firm
 
     @property
     def user_text(self) -> str:
-        """Return the text that the user has typed or said, as far as it is known."""
+        """The user's typed or spoken text, as far as known."""
         return " ".join(filter(None, (*self.finals, self.partial))) or self.told_text
 
     def hear(self, text: str, *, final: bool) -> None:
-        """Note the user's words; those that are not final replace each other."""
+        """Note the user's words. Words that are not final replace each other."""
         text = text.strip()[: max(0, self.room)]
         if final and self.room > 0:
             self.finals.append(text)
@@ -888,7 +888,7 @@ class OpenTurn:
         self.moments = moments | self.moments
 
     def note(self, at: float, who: Literal["you", "bot", ""], kind: str, text: str = "") -> None:
-        """Add to the timeline, at its place: what is only heard is reported late."""
+        """Insert an event into the timeline by its time, because audible events are reported late."""
         if len(self.timeline) < _MAX_TIMELINE:
             place = len(self.timeline)
             while place and self.timeline[place - 1].at > at:
@@ -903,7 +903,7 @@ class OpenTurn:
         self.note(at, who, "cancelled" if cancelled else "returned", self.answer.name_of(call_id) + shown)
 
     def quote_speech(self) -> None:
-        """Quote in the timeline the bot's words since it has started to speak."""
+        """Quote in the timeline the bot's words since it started to speak."""
         for index in reversed(range(len(self.timeline))):
             entry = self.timeline[index]
             if (entry.who, entry.kind) == ("bot", "speaks"):
@@ -911,7 +911,7 @@ class OpenTurn:
                 return
 
     def give_answer_to(self, other: OpenTurn) -> None:
-        """Move everything that the bot has done to another turn, which has nothing yet."""
+        """Move everything that the bot has done to another turn, which is still empty."""
         other.answer, self.answer = self.answer, other.answer
         other.errors, self.errors = self.errors, []
         other.metrics, self.metrics = self.metrics, []
@@ -920,7 +920,7 @@ class OpenTurn:
         self.timeline = [entry for entry in self.timeline if entry.who != "bot"]
 
     def record(self) -> TurnRecord:
-        """Return the turn as it is known now."""
+        """Return the current record of the turn."""
         answer, text = self.answer, self.answer.text
         self.quote_speech()
         return TurnRecord(
@@ -944,8 +944,8 @@ class OpenTurn:
 
 
 def _shown_in_timeline(value: Any) -> str:
-    """Return the arguments or the result of a function call as text: JSON, if it can be written so."""
+    """Return the arguments or the result of a function call as text: as JSON if possible."""
     try:
         return json.dumps(value, ensure_ascii=False, default=str)
-    except (TypeError, ValueError, RecursionError):  # the sender gets the error when the message is written
+    except (TypeError, ValueError, RecursionError):  # the sender gets the error when the message is encoded
         return repr(value)

@@ -1,4 +1,4 @@
-"""The words of a bot that is only heard: what the application's `transcribe` makes of the audio of its turns."""
+"""The words of a bot on a transport without messages: the application's `transcribe` finds them in the audio."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ logger: logging.Logger = package_logger(__name__)
 
 
 def transcript_of(transcribe: Callable[[bytes, int], object], audio: TurnAudio) -> str | None:
-    """Return what was said, 100,000 characters at most; None if that is not known. May take long; raises nothing.
+    """Return the words, at most 100,000 characters. None if they are not known. May take long. Raises nothing.
 
     Args:
-        transcribe: The application's. What it raises is logged.
-        audio: Of a turn; without any the bot has said nothing.
+        transcribe: The application's function. Its errors are logged.
+        audio: The audio of a turn. If it is empty, the bot has said nothing.
     """
     if not audio:
         return None if audio.truncated else ""

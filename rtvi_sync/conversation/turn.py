@@ -23,16 +23,16 @@ from .words import word_error_rate
 if TYPE_CHECKING:
     from ..transports.base import Transcriber
 
-__tracebackhide__ = True  # pytest shows the line of the test, and not those of this module
+__tracebackhide__ = True  # pytest shows the line of the test, and no lines of this module
 
 ExpectedCalls: TypeAlias = Mapping[str, Mapping[str, Any] | None] | Sequence[str | tuple[str, Mapping[str, Any]]]
-"""Calls of functions: arguments by name, or a list of names and of pairs of a name and arguments."""
+"""Expected function calls: arguments by name, or a list of names and of (name, arguments)."""
 
 Texts: TypeAlias = str | Sequence[str]
 
 _Failure: TypeAlias = tuple[str, str, str]  # expected, got, and the kind
 
-#: What a bot does instead of what is expected of its words or its calls, if a transport brings neither.
+#: Why a check of the bot's words or calls fails if the transport carries no messages.
 WORDS_UNKNOWN = (
     "its words are not known over this transport, which carries no messages: give the transport a `transcribe`, a "
     "function that returns the words in PCM of a sample rate"
@@ -41,7 +41,7 @@ CALLS_UNKNOWN = "calls are not known over this transport, which carries no messa
 
 _NO_AUDIO = "the bot did not speak, or not over this transport, or the client was not made to keep its audio"
 
-# From this length on a text may have been cut: the blanks around its parts count for the limit, and are left out.
+# A text of at least this length may have been cut: the limit also counts removed spaces around its parts.
 _NEAR_LIMIT = MAX_CHARACTERS - 1000
 # Lines of a timeline in an error.
 _MAX_LINES = 40
@@ -53,16 +53,16 @@ _NO_NAME = (
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Turn(TurnRecord):
-    """What the user said and what the bot answered, or what the bot said unasked.
+    """A turn of the conversation: the user's question and the bot's answer, or unprompted speech of the bot.
 
-    The properties are in seconds, by the clock of the client, at receipt; None where one of both ends is unknown.
+    The properties are times in seconds, by the client's clock at receipt. A property is None if its start or end is
+    unknown.
 
     Attributes:
-        audio: what the bot said, from the moment that it had the user's words; of a turn that was interrupted, until
-            then. Empty while the turn is in progress.
-        user_audio: what the user said, its last minute at most. Empty while the turn is in progress, and for a typed
-            text.
-        bot: what the bot is: "RTVI 2.2.0, pipecat-ai 1.14.0".
+        audio: The bot's audio since it had the user's words. If the turn was interrupted, up to the interruption. Empty
+            while the turn is in progress.
+        user_audio: The user's audio, at most the last minute. Empty while the turn is in progress, and for typed text.
+        bot: The bot's protocol and library: "RTVI 2.2.0, pipecat-ai 1.14.0".
     """
 
     audio: TurnAudio = attrs.field(factory=TurnAudio)
@@ -71,46 +71,46 @@ class Turn(TurnRecord):
 
     @property
     def voice_to_voice(self) -> float | None:
-        """Return how long the user heard nothing: from the last audible sample sent to the first one of the answer."""
+        """The silence that the user heard: from the last audible sample sent to the first one of the answer."""
         return self.time_to_first_audio if self.modality == "audio" else None
 
     @property
     def time_to_first_audio(self) -> float | None:
-        """Return the time from the end of the user's turn to the first audible sample of the answer."""
+        """The time from the end of the user's turn to the first audible sample of the answer."""
         return _between(self.timings.user_stopped, self.timings.first_audio)
 
     @property
     def time_to_first_token(self) -> float | None:
-        """Return the time from the end of the user's turn to the first text of the language model."""
+        """The time from the end of the user's turn to the first text of the language model."""
         return _between(self.timings.user_stopped, self.timings.first_token)
 
     @property
     def turn_detection(self) -> float | None:
-        """Return the time from the end of the user's voice to the bot's report that the user had stopped speaking."""
+        """The time from the end of the user's voice to the bot's report that the user had stopped speaking."""
         return _between(self.timings.user_stopped, self.timings.user_stopped_reported)
 
     @property
     def transcription(self) -> float | None:
-        """Return the time from the end of the user's voice to the last final transcript."""
+        """The time from the end of the user's voice to the last final transcript."""
         return _between(self.timings.user_stopped, self.timings.transcribed)
 
     @property
     def duration(self) -> float | None:
-        """Return the time from the turn's start to its end."""
+        """The time from the turn's start to its end."""
         timings = self.timings
         starts = (timings.user_started, timings.llm_started, timings.bot_started_speaking, timings.first_audio)
         return _between(next((start for start in starts if start is not None), None), timings.ended)
 
     def transcribe(self, transcribe: Transcriber) -> str:
-        """Return the words that a function finds in the bot's audio.
+        """Return the words in the bot's audio, as a function of yours finds them.
 
         Args:
-            transcribe: ``transcribe(pcm, sample_rate_hz)``; called once, on this thread, with `audio`. What it raises
-                is raised.
+            transcribe: ``transcribe(pcm, sample_rate_hz)``. Called once with `audio`, on the calling thread. Its errors
+                are raised.
 
         Raises:
-            UsageError: the turn has no audio.
-            TypeError: `transcribe` is not such a function, or has returned no str.
+            UsageError: The turn has no audio.
+            TypeError: `transcribe` is not such a function, or did not return a str.
         """
         _TRANSCRIBE.check(transcribe=transcribe)
         if not self.audio:
@@ -139,26 +139,27 @@ class Turn(TurnRecord):
         """Check the turn, and return it.
 
         Args:
-            contains: the text, or texts, that the bot must have said, whatever the spacing.
-            excludes: texts that it must not have said. A text that was cut at its limit fails.
-            matches: a regular expression that must be found in the bot's text.
-            calls: functions that it must have called, in any order: ``{"get_weather": {"city": "Oslo"}}``, or a list of
-                names and of (name, arguments). Arguments that are not given are free.
-            absent_calls: functions that it must not have called; a call that is reported without a name may be any.
-            voice_to_voice, first_audio: the longest latency allowed, in seconds; the second one is
-                `time_to_first_audio`.
-            wer: the highest word error rate allowed, from 0.0 to 1.0, as `rtvi_sync.testing.word_error_rate()` counts
-                it, of `bot_text`, or of what `transcribe` finds, against `reference`.
-            reference: what the bot should have said; None: `spoken_text`, which `transcribe` shall find.
-            transcribe: as of `transcribe()`.
-            interrupted: True: it must have been interrupted; False: it must not.
-            errors: True: the bot may have reported errors, and may have failed.
+            contains: A text, or texts, that the bot must have said, whatever the spacing.
+            excludes: Texts that the bot must not have said. Fails if the bot's text was cut at its limit.
+            matches: A regular expression that must match in the bot's text.
+            calls: Functions that the bot must have called, in any order: ``{"get_weather": {"city": "Oslo"}}``, or a
+                list of names and of (name, arguments). Arguments that are not given may have any value.
+            absent_calls: Functions that the bot must not have called. A call that is reported without a name counts as
+                any of them.
+            voice_to_voice (seconds): The longest latency allowed.
+            first_audio (seconds): The longest `time_to_first_audio` allowed.
+            wer: The highest word error rate allowed, from 0.0 to 1.0: of `bot_text`, or of the words that `transcribe`
+                returns, against `reference`. `rtvi_sync.testing.word_error_rate()` computes it.
+            reference: The words that the bot should have said. None: `spoken_text`; for use with `transcribe`.
+            transcribe: As for `transcribe()`.
+            interrupted: True: the turn must have been interrupted. False: it must not.
+            errors: True: the bot may have reported errors, and the turn may have failed.
 
         Raises:
-            ExpectationError: demands are not met; the text says which, and what happened in the turn. Its `kind` is
-                "not_judged" if no one knows what the bot has said, or called, over the turn's transport.
-            TypeError, ValueError: an argument cannot be used.
-            Exception: what `transcribe` raises.
+            ExpectationError: A demand is not met. The text says which, and shows the turn's timeline. Its `kind` is
+                "not_judged" if the turn's transport reports no words or calls.
+            TypeError, ValueError: An argument cannot be used.
+            Exception: An error of `transcribe`.
         """
         checks = TurnChecks(
             contains=contains,
@@ -201,7 +202,7 @@ def _is_call(value: Any) -> bool:
 
 
 def as_received(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments as they arrive over the wire: tuples as lists, and all keys as text."""
+    """Return arguments as they arrive over the wire: tuples as lists, all keys as text."""
     received: dict[str, Any] = json.loads(json.dumps(dict(arguments)))
     return received
 
@@ -267,11 +268,11 @@ class TurnChecks(Record):
             raise ValueError("reference and transcribe go with wer, the highest word error rate allowed")
         if self.wer is not None and not has_words:
             raise ValueError(
-                "wer needs reference, what the bot should have said, or transcribe, which finds what it did"
+                "wer needs reference, the words that the bot should have said, or transcribe, which returns its words"
             )
 
     def failures(self, turn: Turn) -> Iterator[_Failure]:
-        """Yield each unmet demand: what was expected, what the bot did instead, and the kind."""
+        """Yield each unmet demand: expectation, actual behaviour, kind."""
         yield from self._status(turn)
         yield from self._errors(turn)
         yield from self._texts(turn)
@@ -309,7 +310,7 @@ class TurnChecks(Record):
             elif not contains(text, part):
                 yield expected, said, "text_mismatch"
         if self.matches is not None:
-            expected = f"the bot to say what matches {pattern_of(self.matches)!r}"
+            expected = f"the bot to say text that matches {pattern_of(self.matches)!r}"
             if text is None:
                 yield expected, WORDS_UNKNOWN, "not_judged"
             elif not matches(text, self.matches):
@@ -335,7 +336,7 @@ class TurnChecks(Record):
             yield expected, f"it is {rate:.2g} for {quoted(said)}", "text_mismatch"
 
     def _calls(self, turn: Turn) -> Iterator[_Failure]:
-        has_calls = turn.user_text is not None  # messages come, which report them
+        has_calls = turn.user_text is not None  # the transport carries messages, which report calls
         for name, given in calls_of(self.calls):
             arguments = as_received(given)
             mismatch = call_mismatch(turn.function_calls, name, arguments)
@@ -356,18 +357,18 @@ class TurnChecks(Record):
 def _got_latency(turn: Turn, seconds: float | None) -> str:
     if seconds is not None:
         return f"it was {seconds:.3f} s"
-    why = "no audio came" if turn.timings.first_audio is None else "the user did not speak"
+    why = "no audio arrived" if turn.timings.first_audio is None else "the user did not speak"
     return f"it was not measured: {why}"
 
 
 def contains(text: str, part: str) -> bool:
-    """Return whether a text has a part, whatever the spacing and the encoding of accents."""
+    """Return whether a text contains a part. Ignores spacing and the encoding of accents."""
     return "".join(_composed(part).split()) in "".join(_composed(text).split())
 
 
 def matches(text: str, pattern: str | re.Pattern[str]) -> bool:
-    """Return whether a pattern is found in a text, whatever the encoding of accents."""
-    # The pattern stays as it is, because the ends of a range have no other form.
+    """Return whether a pattern matches in a text. Ignores the encoding of accents."""
+    # The pattern is not normalized, because the ends of a range have no other form.
     return any(re.search(pattern, unicodedata.normalize(form, text)) for form in ("NFC", "NFD"))
 
 
@@ -376,7 +377,7 @@ def _composed(text: str) -> str:
 
 
 def texts_of(value: Texts | None) -> list[str]:
-    """Return one text, or several, as a list."""
+    """Return one text or several as a list."""
     return [] if value is None else [value] if isinstance(value, str) else [*value]
 
 
@@ -386,7 +387,7 @@ def pattern_of(pattern: str | re.Pattern[str]) -> str:
 
 
 def calls_of(value: ExpectedCalls | None) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return expected calls as pairs of a name and the arguments that are demanded."""
+    """Return expected calls as pairs of a name and the demanded arguments."""
     if value is None:
         return []
     if isinstance(value, Mapping):
@@ -395,7 +396,7 @@ def calls_of(value: ExpectedCalls | None) -> list[tuple[str, Mapping[str, Any]]]
 
 
 def has_arguments(call: ReportedFunctionCall, arguments: Mapping[str, Any]) -> bool:
-    """Return whether a call has these arguments; it may have others."""
+    """Return whether a call has these arguments, perhaps among others."""
     given = call.arguments or {}
     return all(name in given and given[name] == value for name, value in arguments.items())
 
@@ -403,9 +404,9 @@ def has_arguments(call: ReportedFunctionCall, arguments: Mapping[str, Any]) -> b
 def call_mismatch(
     calls: Sequence[ReportedFunctionCall], name: str, arguments: Mapping[str, Any]
 ) -> tuple[str, str] | None:
-    """Return how calls differ from an expected one, in words, and the kind; None: it is among them."""
+    """Return how calls differ from an expected one: the difference in words, and its kind. None: it is among them."""
     named = [call for call in calls if call.function_name == name]
-    named = [call for call in named if call.arguments is not None] or named  # those without were only announced
+    named = [call for call in named if call.arguments is not None] or named  # the others were only announced
     if any(has_arguments(call, arguments) for call in named):
         return None
     if named:
@@ -418,7 +419,7 @@ def call_mismatch(
 
 
 def expected_call(name: str, arguments: Mapping[str, Any]) -> str:
-    """Return what is expected of a call, in words."""
+    """Return an expected call in words."""
     return f"a call of {name}" + (f" with {as_json(arguments)}" if arguments else "")
 
 
@@ -431,8 +432,8 @@ def as_json(value: Any) -> str:
 
 
 def timeline_of(turn: Turn) -> str:
-    """Return the timeline of a turn, one line for each entry, at most 40 lines. The last one of an open turn is marked,
-    because the turn goes on behind it.
+    """Return the timeline of a turn, one line for each entry, at most 40 lines. If the turn is in progress, the last
+    line says so.
     """
     entries, latency = turn.timeline, _latency_of(turn)
     start = entries[0].at if entries else 0.0
@@ -455,7 +456,7 @@ def _latency_of(turn: Turn) -> str:
 
 
 def words_of(entry: TimelineEntry) -> str:
-    """Return what an entry of a timeline tells, as one line."""
+    """Return an entry of a timeline as one line."""
     text = one_line(entry.text)
     if entry.kind in ("typed", "said"):
         return f'"{text}" ({entry.kind})'

@@ -1,4 +1,4 @@
-"""How far words that were heard are from words that were meant: the word error rate."""
+"""The word error rate: how much heard words differ from the intended ones."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from ..protocol.validation import STRING
 
 
 def word_error_rate(reference: str, said: str) -> float:
-    """Return the word error rate: how many words are missing, wrong or too many, for each word of the reference.
+    """Return the word error rate: missing, wrong and extra words, divided by the number of words in the reference.
 
-    0.0 is the same words; 1.0 and more is possible. Case, punctuation and the encoding of characters do not count, and
-    blanks part the words, so it is of no use for writing without blanks, such as Chinese. Of an empty reference it is
-    the number of words that were said.
+    0.0 means the same words; values above 1.0 are possible. Case, punctuation and the encoding of characters don't
+    count. Words are separated by spaces, so the rate is useless for writing without spaces, such as Chinese. If the
+    reference is empty, it is the number of words in `said`.
 
     Args:
-        reference: what was meant.
-        said: what was heard.
+        reference: The intended words.
+        said: The words that were heard.
     """
     STRING.check(reference=reference, said=said)
     meant, heard = _words(reference), _words(said)
-    # The distance of Levenshtein: errors from the first words of `meant` to each beginning of `heard`.
+    # The Levenshtein distance: errors from the first words of `meant` to each prefix of `heard`.
     errors = list(range(len(heard) + 1))
     for count, word in enumerate(meant, 1):
         before, errors[0] = errors[0], count

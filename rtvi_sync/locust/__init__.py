@@ -25,7 +25,7 @@ from ..errors import MissingExtraError
 try:
     from .user import RTVIUser
 except ModuleNotFoundError as _error:
-    if _error.name not in ("locust", "gevent"):  # which comes with it
+    if _error.name not in ("locust", "gevent"):  # a dependency of locust
         raise
     raise MissingExtraError("rtvi_sync.locust", "locust") from _error
 

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = package_logger(__name__)
 
-# The name of the rows in what a worker reports to the master.
+# The name of the rows in a worker's report to the master.
 _ROWS: Final = "rtvi_rows"
 
 
 class WorkerError(RTVIError):
-    """A failure of a measurement in a worker, as the master knows it: by its text, and its kind."""
+    """A failure of a measurement in a worker, as the master knows it: its text and its kind."""
 
     def __init__(self, text: str, kind: str | None) -> None:
         super().__init__(text)
@@ -62,13 +62,13 @@ _listen(events.init, _make_page)
 
 
 def page_of(environment: Environment) -> LoadPage | None:
-    """Return the page; None: none is wanted."""
+    """Return the page, or None if no page is wanted."""
     page = _PAGES.get(environment)
     return page if page is not None and page.path else None
 
 
 class LoadPage:
-    """The page, written by the master, or by the one process that there is. Everything runs on its greenlets.
+    """The page, written by the master, or by the only process. Everything runs on its greenlets.
 
     Args:
         environment: Locust's.
@@ -80,7 +80,7 @@ class LoadPage:
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
         self._began = wall_time()
-        # Those that have ended. A worker reports and forgets them.
+        # The sessions that have ended. A worker reports and forgets them.
         self._rows: list[Row] = []
         self._users: dict[RTVIUser, _UserSessions] = {}
         hooks = environment.events
@@ -92,11 +92,11 @@ class LoadPage:
         if self.path:
             Path(self.path).parent.mkdir(parents=True, exist_ok=True)
         _listen(hooks.worker_report, self._take_report)
-        _listen(hooks.quit, self._write)  # the last reports of the workers have come
+        _listen(hooks.quit, self._write)  # all workers have sent their last reports
 
     @property
     def path(self) -> str | None:
-        """Return where the page will be; None: none is wanted. A worker is told by the master, before it has users."""
+        """The path of the page; None: no page is wanted. The master sends it to a worker before it has users."""
         path: str | None = getattr(self._environment.parsed_options, "rtvi_html", None)
         return path
 
@@ -157,11 +157,11 @@ class _UserSession:
     """A session that is not complete.
 
     Attributes:
-        began: monotonic seconds.
-        ended: the same; None: it has not, or its end was not handled yet.
-        measurements: so far.
-        audio: of a session that has ended.
-        error: what a task of the user raised.
+        began: the start, in monotonic seconds.
+        ended: the end, in monotonic seconds; None: the session is live, or its end was not handled yet.
+        measurements: all so far.
+        audio: the audio of a session that has ended.
+        error: the exception that a task of the user raised.
     """
 
     began: float
@@ -172,12 +172,12 @@ class _UserSession:
 
 
 class _UserSessions:
-    """The sessions of one user. A session is complete when the user connects again, or leaves: calls that its end has
-    interrupted fail after it.
+    """The sessions of one user. A session is complete when the user connects again, or leaves. Not before: calls that
+    the session's end has interrupted fail only after it.
 
     Args:
-        client: the user's.
-        rows: takes those that are complete. They begin at moments of the wall clock, which all machines share.
+        client: the user's client.
+        rows: the list that complete sessions are added to. Their times are on the wall clock, which all machines share.
     """
 
     def __init__(self, client: MeasuredClient, rows: list[Row]) -> None:
@@ -187,7 +187,7 @@ class _UserSessions:
         client.on(RTVIEvent.DISCONNECTED, self._on_disconnected)
 
     def note(self, done: Measurement) -> None:
-        """Add a measurement. The first one to connect after a session has ended begins the next."""
+        """Add a measurement. The first connect after a session has ended starts the next session."""
         session = self._session
         if session is None or (done.kind == "connect" and session.ended is not None):
             self.end()
@@ -202,7 +202,7 @@ class _UserSessions:
             self._session.error = error
 
     def end(self) -> None:
-        """Complete the session, if there is one."""
+        """Complete the current session, if any."""
         session, self._session = self._session, None
         if session is not None:
             self._rows.append(_row(session, session.audio or RowAudio.of(self._client.stats())))

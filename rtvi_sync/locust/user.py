@@ -21,9 +21,9 @@ from .page import page_of
 class RTVIUser(User):
     """User of a voice bot. Subclasses have tasks, like every Locust user, and talk by `self.client`.
 
-    The client is not connected. If each task is a call of its own, the task connects it (``with self.client:``); for
-    one session during the user's whole life, `on_start()` does. A lost session is not replaced until the application
-    connects again. When the user stops, during any call, its session is ended.
+    The client is not connected. If each task is a separate call, the task connects it (``with self.client:``). For one
+    session during the user's whole life, connect it in `on_start()`. A lost session is not replaced until the
+    application connects again. When the user stops, even during a call, its session is ended.
 
     The table lists the entries in Locust's statistics. An error counts as a failure there and is raised to the caller;
     unless the task catches it, Locust lists it among the exceptions too:
@@ -31,7 +31,7 @@ class RTVIUser(User):
     | type | name | response time |
     |---|---|---|
     | CONNECT | connect, start_bot, start_bot_and_connect | until the bot is ready |
-    | REQUEST | the request's type | until its answer; its size is that of the answer's JSON |
+    | REQUEST | the request's type | until its answer, whose JSON sets the reported size |
     | ANSWER | first text, first audio, complete | from the end of the user's part of the turn; see `MeasuredClient` |
     | STEP | as given to `client.measure()` | duration measured by the application |
 
@@ -39,8 +39,8 @@ class RTVIUser(User):
     sessions at the end, as `Report.to_html()` does.
 
     Attributes:
-        host: the value of `--host`: a URL that `RTVIClient.for_url()` takes.
-        transport: how the bot is reached: a name that `RTVIClient.for_url()` takes.
+        host: URL of the bot, as `RTVIClient.for_url()` takes it; the value of `--host`.
+        transport: name of the transport, as `RTVIClient.for_url()` takes it.
         client: used by this user only.
     """
 
@@ -76,7 +76,7 @@ class RTVIUser(User):
     def start(self, group: Group) -> Greenlet[..., Any]:
         """Start the user's greenlet. Called by Locust."""
         greenlet: Greenlet[..., Any] = super().start(group)
-        # Ends the session in a greenlet of its own, whatever ends the user and whatever its on_stop() does.
+        # Ends the session in a greenlet of its own, regardless of the cause of the stop and of on_stop().
         greenlet.link(lambda _: self._leave())
         return greenlet
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 from ..errors import MissingExtraError
 from . import pcm as pcm_tools
 
-#: What shows that a text is the name of an audio file, or of a file with pictures.
+#: The name endings of audio files, and of files with pictures.
 AUDIO_SUFFIXES: Final = (
     *(".aac", ".aif", ".aiff", ".flac", ".m4a", ".mp3", ".oga", ".ogg", ".opus", ".pcm", ".raw", ".wav"),
 )
@@ -27,9 +27,9 @@ PICTURE_SUFFIXES: Final = (
 MAX_PCM_BYTES = 256 * 1024 * 1024
 
 _CONVERSION = "convert it: ffmpeg -i IN -c:a pcm_s16le OUT.wav"
-# How often a second of audio is read. Of a damaged file the audio of the read that fails is lost.
+# Reads per second of audio. If a read of a damaged file fails, the audio of that read is lost.
 _READS_PER_SECOND = 20
-# A file that claims this number of frames, or more, does not know it.
+# A file that claims this number of frames, or more, does not know its length.
 _UNKNOWN_FRAMES = 1 << 62
 # Share of a second that the end of a complete file may lack, because encoders count differently.
 _TOLERANCE = 0.1
@@ -37,10 +37,10 @@ _TOLERANCE = 0.1
 _JOINED_FORMATS = ("FLAC", "OGG", "MP3")
 # Bytes behind the audio of such a file that are no tags.
 _UNREAD_BYTES = 2048
-# What libsndfile notes of a file that ends too early, without an error: the size of the audio, or a sentence.
+# libsndfile's notes on a file that ends too early, without an error: the size of the audio, or a sentence.
 _SIZE_NOTE = r"(?:data|SSND|riff|Data Size)\s*: (\d+) \(should be (\d+)\)"
 _TRUNCATION_NOTE = r"ended unexpectedly|truncated"
-# How a frame of MP3 begins: the bits of sync, the version, layer III, a bit rate, a sample rate, and the channels.
+# The start of an MP3 frame: the bits of sync, the version, layer III, a bit rate, a sample rate, and the channels.
 _MP3_FRAME = rb"(?s:\xff[\xe2\xe3\xf2\xf3\xfa\xfb][\x10-\xef].)"
 _MP3_RATES_HZ = (44_100, 48_000, 32_000)
 
@@ -54,10 +54,10 @@ def check_wav_name(path: str | os.PathLike[str]) -> None:
 
 
 def write_wav(path: str | os.PathLike[str], pcm: bytes | bytearray, rate_hz: int, channels: int = 1) -> None:
-    """Write a WAV file. If the disk is full, what could be written is a valid file, or else there is none.
+    """Write a WAV file. If the disk is full, a shorter valid file remains, or none.
 
     Raises:
-        OSError: not all could be written; it names the file.
+        OSError: not all could be written; the error names the file.
     """
 
     def shorten(file: io.FileIO, written: int) -> None:
@@ -81,12 +81,12 @@ def write_file(
     """Write a file.
 
     Args:
-        path: of the file, which is overwritten.
-        parts: what it holds.
+        path: the file, which is overwritten.
+        parts: the content.
         shorten: called with the file and the number of bytes in it if the disk is full. By default the file is removed.
 
     Raises:
-        OSError: not all could be written; it names the file.
+        OSError: not all could be written; the error names the file.
     """
     written = 0
     try:
@@ -116,19 +116,19 @@ def remove_part(file: io.FileIO) -> None:
 def decode(data: bytes, name: str = "The audio file") -> tuple[bytes, int]:
     """Decode an audio file.
 
-    A file that is truncated is read as far as possible. A warning is logged of that, of a file of which only a part is
-    read, and of channels that cancel each other when they are mixed.
+    A truncated file is read as far as possible. A warning is logged if the file is truncated, if only a part of it is
+    read, or if its channels cancel each other when they are mixed.
 
     Args:
         data: the whole file.
-        name: of the file, for the warnings.
+        name: name of the file, for the warnings.
 
     Returns:
         Mono PCM, and its sample rate in Hz.
 
     Raises:
-        ValueError: it is no audio file, a damaged one, or one without audio.
-        MissingExtraError: it is no WAV file of plain samples, and soundfile is not installed.
+        ValueError: the data is no audio file, is damaged, or has no audio.
+        MissingExtraError: the file is no WAV file of plain samples, and soundfile is not installed.
     """
     if not data:
         raise ValueError("it is empty")
@@ -153,7 +153,7 @@ def _decode_by_soundfile(data: bytes, what: str, name: str) -> tuple[bytes, int]
     opened = io.BytesIO(counted)
     try:
         file = soundfile.SoundFile(opened)
-    except Exception as error:  # whatever it is: the file cannot be read
+    except Exception as error:  # any error means that the file cannot be read
         raise _unreadable(what, error) from error
     with file:
         pcm, failed = _read(file, what, name)
@@ -178,7 +178,7 @@ def _read(file: Any, what: str, name: str) -> tuple[bytes, bool]:
     rate, channels = file.samplerate, file.channels
     if not (pcm_tools.is_rate(rate) and 1 <= channels <= pcm_tools.MAX_CHANNELS):
         raise ValueError(f"{channels} channels at {rate} Hz are not supported; {_CONVERSION}")
-    # Otherwise soundfile seeks to where it is after each read, after which a decoder of MP3 makes a click.
+    # Otherwise soundfile seeks to its current position after each read, after which an MP3 decoder makes a click.
     file.seekable = lambda: False
     mixer = pcm_tools.Mixer(channels)
     parts: list[bytes] = []
@@ -186,10 +186,10 @@ def _read(file: Any, what: str, name: str) -> tuple[bytes, bool]:
     block = bytearray()
     buffer = bytearray(4 * channels * -(-rate // _READS_PER_SECOND))
     failed = False
-    # In parts, because a compressed file can be far larger than the memory, and need not say how long it is.
+    # In parts, because a compressed file can be far larger than the memory, and need not state its length.
     while True:
         try:
-            # Not `buffer_read()`, which asserts that the file has as many frames as it says.
+            # Not `buffer_read()`, which asserts that the file has as many frames as it states.
             frames = file.buffer_read_into(buffer, "float32")
         except Exception as error:
             if not parts and not block:
@@ -208,7 +208,7 @@ def _read(file: Any, what: str, name: str) -> tuple[bytes, bool]:
 
 
 def _mp3_in_wav(data: bytes) -> tuple[bytes, bool]:
-    """Return the MP3 in a WAV file, of which libsndfile reads less, and whether it is cut off; or the data."""
+    """Return the MP3 in a WAV file, which libsndfile reads incompletely, and whether it is cut off; or the data."""
     kind = b""
     for chunk, size, body in pcm_tools.wav_chunks(data) if data.startswith(b"RIFF") else ():
         if chunk == b"fmt ":
@@ -219,10 +219,10 @@ def _mp3_in_wav(data: bytes) -> tuple[bytes, bool]:
 
 
 def _with_frame_count(data: bytes) -> bytes:
-    """Return an MP3 file without the number of its frames with one that is too large; other data as they are.
+    """Return an MP3 file without a frame count with one that is too large; other data unchanged.
 
-    libsndfile takes a file without it for as long as the bit rate of its first frame tells, and reads no further: a
-    fifth of it if that frame is silent.
+    Without the count, libsndfile derives the length from the bit rate of the first frame, and reads no further: a
+    fifth of the file if that frame is silent.
     """
     start = 0
     if data.startswith(b"ID3") and len(data) > 10:
@@ -233,7 +233,7 @@ def _with_frame_count(data: bytes) -> bytes:
     frame = data[start : start + 64]
     if re.match(_MP3_FRAME, frame) is None or frame[2] & 0x0C == 0x0C or b"Xing" in frame or b"Info" in frame:
         return data
-    # A frame of 64 kbit/s, which has room for the fields. Its version, sample rate and channels are those of the file.
+    # A frame of 64 kbit/s, which has room for the fields. Its version, sample rate and channels match the file's.
     is_version_1 = bool(frame[1] & 0x08)
     is_mono = frame[3] & 0xC0 == 0xC0
     rate = _MP3_RATES_HZ[frame[2] >> 2 & 3] >> (0 if is_version_1 else 1 if frame[1] & 0x10 else 2)
@@ -244,7 +244,7 @@ def _with_frame_count(data: bytes) -> bytes:
 
 
 def _unreadable(what: str, error: Exception) -> ValueError:
-    """Return the error for a file that the decoder cannot read, whatever it has raised."""
+    """Return the error for a file that the decoder cannot read."""
     reason = getattr(error, "error_string", None) or repr(error)
     reason = reason.removeprefix("Error : ").rstrip(".")
     return ValueError(f"it is {what}, and libsndfile cannot read it: {reason}; {_CONVERSION}")

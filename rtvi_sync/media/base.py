@@ -27,55 +27,54 @@ if TYPE_CHECKING:
 class AudioSource(Protocol):
     """A source of the user's voice.
 
-    A custom source is read up to 1 s ahead on its own thread, which may block and starts when the microphone is on.
-    Reading starts when the bot is ready,
-    pauses while the microphone is muted, and stops when the source or the session ends; then `close()` is called on
-    the same thread. The next session reads the same object again, so a source that has a beginning returns to it in
-    `close()`. If a `read()` is still blocked when the session has ended, it is abandoned: its result is ignored and
-    `close()` is not called. An exception is reported as `device_error` and ends the source, not the session.
+    A custom source is read up to 1 s ahead on its own thread, which may block. Reading starts when the bot is ready and
+    the microphone is on, pauses while the microphone is muted, and stops when the source or the session ends. Then
+    `close()` is called on the same thread. The next session reads the same object again, so a source with a start
+    returns to it in `close()`. If a `read()` is still blocked when the session has ended, it is abandoned: its result
+    is ignored and `close()` is not called. An exception is reported as `device_error` and ends the source, not the
+    session.
 
-    A class need not derive from this one. One that does may assign `sample_rate_hz` in `__init__()`; type checkers want
-    its annotation then: `self.sample_rate_hz: int = 16_000`.
+    A class need not derive from this one. A derived class may assign `sample_rate_hz` in `__init__()`; type checkers
+    then want its annotation: `self.sample_rate_hz: int = 16_000`.
 
     Attributes:
-        sample_rate_hz: samples per second of what `read()` returns; read at the beginning of a session only.
+        sample_rate_hz: samples per second of the audio from `read()`; read at the start of a session only.
     """
 
     if TYPE_CHECKING:  # a property at run time would refuse the assignment in a class that derives from this one
 
         @property
         def sample_rate_hz(self) -> int:
-            """Return the samples per second."""
+            """The samples per second."""
 
     def read(self, frames: int) -> bytes:
         """Return up to `frames` samples of PCM, at least one; `b""` ends the source."""
 
     def close(self) -> None:
-        """Free what `read()` uses; the session has ended."""
+        """Free the resources of `read()`; the session has ended."""
 
 
 class AudioSink(Protocol):
     """A sink of the bot's voice.
 
-    A custom sink is called by the threads that run handlers, one call at a time, and may block: that holds up nothing
-    but its own audio. It gets all audio that the bot sends, in order, at any
-    speed: up to the client's `max_queued_audio_bytes` are queued for it. Only beyond that limit the oldest audio is
-    dropped, counted in `stats().speaker_dropped_seconds`, logged, and reported by the event `audio_dropped`. When the
-    session ends, the sink gets the queued audio for up to 3 s, as long as it takes audio; then `close()` is called. If
-    a call does not return within 1.5 s at the end, it is abandoned and `close()` is not called. An exception is
-    reported as `device_error` and ends the sink, not the session.
+    A custom sink is called by the threads that run handlers, one call at a time. It may block, which delays only its
+    own audio. It gets all of the bot's audio, in order, at any speed: up to the client's `max_queued_audio_bytes` are
+    queued for it. Beyond that limit the oldest audio is dropped, counted in `stats().speaker_dropped_seconds`, logged,
+    and reported by the event `audio_dropped`. When the session ends, the sink gets the queued audio for up to 3 s, as
+    long as it takes audio; then `close()` is called. If a call does not return within 1.5 s at the end, it is abandoned
+    and `close()` is not called. An exception is reported as `device_error` and ends the sink, not the session.
 
     A sink that records may have an attribute `is_recorder` that is True, as `WavSink` has. An interruption then
     discards nothing: `drop()` is not called, and the queued audio is still written. Queued audio frames are joined, so
     one `write()` may take several. If the bot was never ready, `close()` is not called, so that a failed `connect()`
-    leaves an older recording as it is.
+    leaves an older recording unchanged.
     """
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> None:
         """Take the next audio frame of the bot, at the bot's rate."""
 
     def drop(self) -> None:
-        """Discard what was written and not yet played; the user has interrupted the bot."""
+        """Discard the audio that was written and not yet played; the user has interrupted the bot."""
 
     def close(self) -> None:
         """Finish; the session has ended and writes nothing more, but the next session may."""
@@ -87,8 +86,8 @@ class VideoFrame(Record):
 
     Attributes:
         image: rows of pixels from the top down, without padding. "RGB" has three bytes a pixel, red first.
-        width: in pixels.
-        height: in pixels.
+        width: width in pixels.
+        height: height in pixels.
         format: layout of a pixel: "RGB" in all images that this package makes. A custom source may use another one if
             the transport and the readers of the track know it.
         timestamp: monotonic seconds at which it was captured, or arrived from the bot.
@@ -155,7 +154,7 @@ class MediaDeviceInfo(Record):
         label: display name.
         group_id: the same for devices of one physical unit; "" where the system does not report it, as PortAudio
             never does.
-        is_default: whether it was the system's default when the list was made; ignored by comparisons.
+        is_default: True if it was the system's default when the list was made; ignored by comparisons.
     """
 
     device_id: str = attrs.field(validator=STRING)
@@ -183,7 +182,7 @@ class AudioFrame(Record):
 
     @property
     def duration(self) -> float:
-        """Return the duration in seconds."""
+        """The duration in seconds."""
         return len(self.pcm) / (2 * self.num_channels * self.sample_rate_hz)
 
     def to_numpy(self) -> NDArray[numpy.int16]:
@@ -211,7 +210,7 @@ F = TypeVar("F")
 class FrameQueue(Generic[F]):
     """A queue of frames from a thread that must not block to one that may.
 
-    Beyond the limit the oldest frames are dropped and counted; the newest is always kept. A run of losses begins with
+    Beyond the limit the oldest frames are dropped and counted; the newest is always kept. A run of losses starts with
     the first dropped frame and ends when the queue is empty. One thread gets; one thread at a time puts and clears.
 
     Args:
@@ -240,24 +239,26 @@ class FrameQueue(Generic[F]):
 
     @property
     def dropped(self) -> int:
-        """Return the number of frames lost because they were not fetched in time."""
+        """The number of frames lost because they were not fetched in time."""
         return self._dropped
 
     def shrink(self, limit: float, burst: float = 0.0) -> None:
-        """Hold no more than `limit`, from the next frame on; if that is in seconds, up to `burst` of what has come
-        within as much time, because some bots send faster than they speak. Any thread.
+        """Hold no more than `limit` from the next frame on. Any thread.
+
+        Audio that has arrived within `limit` seconds may exceed the limit, up to `burst`, because some bots send faster
+        than they speak.
         """
         self._burst, self._window = min(self._capacity, burst), limit
         self._limit = min(self._capacity, limit + 1e-6)
 
     @property
     def generation(self) -> int:
-        """Return the current generation, which grows with each `clear()`."""
+        """The current generation, which grows with each `clear()`."""
         return self._generation
 
     @property
     def exhausted(self) -> bool:
-        """Return whether the queue has ended and is empty."""
+        """True if the queue has ended and is empty."""
         return self._ended and not self._frames
 
     def __len__(self) -> int:
@@ -267,7 +268,7 @@ class FrameQueue(Generic[F]):
         """Append a frame without blocking; does nothing after `end()`.
 
         Returns:
-            Whether a run of losses begins with this frame.
+            True if a run of losses starts with this frame.
         """
         if self._ended:
             return False
@@ -286,7 +287,7 @@ class FrameQueue(Generic[F]):
         return begins
 
     def _may_burst(self, newest: F) -> bool:  # noqa: ARG002 - for subclasses whose frames have a time
-        """Return whether there may be more than the limit, because all of it has come in so little time."""
+        """Return whether the queue may exceed its limit, because all its frames have arrived in so short a time."""
         return False
 
     def get(self) -> F | None:
@@ -322,7 +323,7 @@ class FrameQueue(Generic[F]):
         return got
 
     def put_back(self, generation: int, frame: F) -> None:
-        """Make the frame that was got last the next one again; called on the thread that gets."""
+        """Put the last fetched frame back as the next one; called on the thread that gets."""
         size = self._size(frame)
         self._got -= size
         self._frames.appendleft((generation, frame, size))
@@ -332,7 +333,7 @@ class FrameQueue(Generic[F]):
         return [frame for _, frame, _ in self._frames.copy()]
 
     def clear(self) -> None:
-        """Discard the queued frames, without counting them as dropped, and begin a new generation."""
+        """Discard the queued frames, without counting them as dropped, and start a new generation."""
         self._generation += 1
         while (item := self._take()) is not None:
             self._put -= item[2]
@@ -393,7 +394,7 @@ class AudioQueue(FrameQueue[AudioFrame]):
         """Append audio, as `put()` does; after `end()` count it as dropped.
 
         Returns:
-            The seconds dropped for it if a run of losses begins, else 0.0.
+            The seconds dropped for it if a run of losses starts, else 0.0.
         """
         before = self.dropped_seconds
         frame = AudioFrame(pcm=pcm, sample_rate_hz=sample_rate_hz, timestamp=timestamp)

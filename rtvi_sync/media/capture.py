@@ -23,8 +23,8 @@ logger: logging.Logger = package_logger(__name__)
 CHUNKS_PER_SECOND = 50
 # Chunks of silence sent after muting, so that the bot's VAD can end the turn.
 _SILENCE_CHUNKS = CHUNKS_PER_SECOND
-# After a stop of more than this many seconds the sender shifts its schedule instead of sending everything it missed in
-# one burst, which a slow connection would drop.
+# After a stop of more than this many seconds the sender shifts its schedule. Otherwise it would send all missed audio
+# in one burst, which a slow connection would drop.
 _MAX_LAG = 1.0
 
 SendAudio = Callable[[bytes, int], None]
@@ -35,16 +35,16 @@ class Reader:
 
     @property
     def dropped_seconds(self) -> float:
-        """Return the seconds of audio that were lost because they were read too late; most sources wait for that."""
+        """The seconds of audio that were lost because they were read too late; most sources wait for that."""
         return 0.0
 
     @property
     def exhausted(self) -> bool:
-        """Return whether the source has ended and all of it was taken."""
+        """True if the source has ended and all of it was taken."""
         raise NotImplementedError
 
     def begin(self) -> None:
-        """Begin to read, because the bot is ready; must not block."""
+        """Start reading, because the bot is ready. Must not block."""
 
     def look(self) -> None:
         """Apply a change of the mute setting; must not block."""
@@ -98,7 +98,7 @@ class PrefetchReader(Reader):
     Args:
         source: the application's source.
         rate_hz: the source's sample rate.
-        lease: on the source.
+        lease: lease on the source.
         enabled: returns whether the microphone is on.
 
     Raises:
@@ -129,7 +129,7 @@ class PrefetchReader(Reader):
             self._start()
 
     def begin(self) -> None:
-        """Let the source's thread begin to read."""
+        """Let the source's thread start reading."""
         self._begun = True
         self.look()
 
@@ -168,7 +168,7 @@ class PrefetchReader(Reader):
 
     @property
     def exhausted(self) -> bool:
-        """Return whether the source has ended without an error and all of it was taken."""
+        """True if the source has ended without an error and all of it was taken."""
         with self._lock:
             return self._ended and not self._failed and not self._buffer
 
@@ -227,10 +227,10 @@ class AudioSender:
     Args:
         reader: reader of the source.
         rate_hz: sample rate of the source.
-        lease: on the source; the reader releases it.
+        lease: lease on the source; the reader releases it.
         run: notified when all was sent, or when nothing more will be.
         enabled: returns whether the microphone is on; called for each chunk.
-        publish: called with what was sent: pcm, rate, monotonic time.
+        publish: called with the sent audio: pcm, rate, monotonic time.
     """
 
     def __init__(
@@ -246,7 +246,7 @@ class AudioSender:
         self._reader = reader
         self._rate = rate_hz
         self._lease = lease
-        #: The sending of the source, from its beginning to its end.
+        #: The sending of the source, from start to end.
         self.run: SourceRun = run
         self._enabled = enabled
         self._publish = publish
@@ -268,36 +268,36 @@ class AudioSender:
 
     @property
     def underruns(self) -> int:
-        """Return the number of 20 ms chunks of silence sent because the source was late."""
+        """The number of 20 ms chunks of silence sent because the source was late."""
         return self._underruns
 
     @property
     def delayed_seconds(self) -> float:
-        """Return the seconds of the pauses that this process has made because it was too busy, of over 1 s each."""
+        """The seconds of the pauses, of over 1 s each, that this process has made because it was too busy."""
         return self._delayed_seconds
 
     @property
     def max_delay(self) -> float:
-        """Return by how many seconds a chunk was sent later than it was due, at most."""
+        """The longest delay of a chunk beyond its due time, in seconds."""
         return self._max_delay
 
     @property
     def stale_dropped(self) -> int:
-        """Return the number of 20 ms chunks not sent because the application pushed too much."""
+        """The number of 20 ms chunks not sent because the application pushed too much."""
         return round(self._reader.dropped_seconds * CHUNKS_PER_SECOND)
 
     @property
     def ended(self) -> bool:
-        """Return whether the source has ended or failed; silence is sent since."""
+        """True if the source has ended or failed; silence is sent since."""
         return self.run.is_over
 
     @property
     def is_closed(self) -> bool:
-        """Return whether the source is closed, and may be used again."""
+        """True if the source is closed, and may be used again."""
         return self._lease.is_released
 
     def start(self, schedule: Scheduler, send: SendAudio) -> None:
-        """Begin to send; only the first call has an effect; does not block."""
+        """Start sending. Only the first call has an effect. Does not block."""
         try:
             # An infinite due time keeps the step from running before `halt()` can find the task.
             task = schedule.add(self._step, math.inf)
@@ -328,7 +328,7 @@ class AudioSender:
         task.reschedule(beat)
 
     def halt(self) -> None:
-        """Send nothing more from the return of this call on, and halt the reader; idempotent."""
+        """Stop sending by the return of this call, and halt the reader. Idempotent."""
         with self._lock:
             if self._halted:
                 return

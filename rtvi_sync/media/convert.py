@@ -74,12 +74,12 @@ def decode_alaw(data: bytes | bytearray | memoryview) -> bytes:
 
 
 class SourceWrapper:
-    """The base class of sources that read another source, which `source` returns. They end and are closed as that one.
+    """The base class of sources that read another source, which `source` returns. They end and are closed with it.
 
-    Like each source of the application they are read on a thread of their own.
+    Like every source of the application, they are read on a thread of their own.
 
     Args:
-        source: the source that is read and closed with this one; one session at a time uses it, with or without this
+        source: the source to read, which is closed with this one. One session at a time uses it, with or without this
             one.
     """
 
@@ -90,12 +90,12 @@ class SourceWrapper:
 
     @property
     def source(self) -> AudioSource:
-        """Return the source that this one reads."""
+        """The source that this one reads."""
         return self._source
 
     @property
     def lease_key(self) -> object:
-        """Return that of the source, because its session reads it."""
+        """The key of the wrapped source, because its session reads it."""
         return lease_key_of(self._source)
 
     def close(self) -> None:
@@ -110,7 +110,7 @@ class SourceWrapper:
 
 
 def origin_of(source: AudioSource) -> AudioSource:
-    """Return the source whose audio is sent: itself, or what its wrappers read."""
+    """Return the source whose audio is sent: the source itself, or the source inside its wrappers."""
     while isinstance(source, SourceWrapper):
         source = source.source
     return source
@@ -119,11 +119,11 @@ def origin_of(source: AudioSource) -> AudioSource:
 class ResamplingSource(SourceWrapper):
     """A source that reads another source and returns its audio at another sample rate.
 
-    It may end, be closed and be read again as that source. Like each source of the application it is read on a thread
-    of its own, except for a `PushSource`, which needs none.
+    It ends, is closed and is read again as that source. Like every source of the application it is read on a thread of
+    its own, except for a `PushSource`, which needs none.
 
     Args:
-        source: the source that is read and closed with this one; one session at a time uses it, with or without this
+        source: the source to read, which is closed with this one. One session at a time uses it, with or without this
             one.
         sample_rate_hz: the rate that the bot gets.
     """
@@ -139,12 +139,12 @@ class ResamplingSource(SourceWrapper):
 
     @property
     def source(self) -> AudioSource:
-        """Return the source that this one reads, itself no `ResamplingSource`."""
+        """The source that this one reads, which is no `ResamplingSource`."""
         return self._source.source if type(self._source) is ResamplingSource else self._source
 
     @property
     def sample_rate_hz(self) -> int:
-        """Return the rate that the bot gets."""
+        """The rate that the bot gets."""
         return self._converter.to_hz
 
     def read(self, frames: int) -> bytes:
@@ -166,22 +166,22 @@ class ResamplingSource(SourceWrapper):
 
 
 class ResamplingSink:
-    """A sink that passes the bot's audio on to another sink, at one sample rate whatever the bot's is.
+    """A sink that passes the bot's audio on to another sink, at one sample rate, for any rate of the bot.
 
     Audio of that rate passes bit exact. Other audio is up to 40 ms late, or 60 from 16 to 8 kHz. Its last samples
     follow with the next audio, or at the end of the session.
 
     Args:
-        sink: the sink that is written, dropped and closed with this one; one session at a time uses it, with or without
-            this one.
-        sample_rate_hz: the rate that it gets.
+        sink: the sink to write to, which is dropped and closed with this one. One session at a time uses it, with or
+            without this one.
+        sample_rate_hz: the rate of the audio that the sink gets.
     """
 
     def __init__(self, sink: AudioSink, sample_rate_hz: int) -> None:
         _SINK.check(sink=sink)
         self._sink = sink
         self._converter = RateConverter(pcm_tools.check_rate(sample_rate_hz))
-        #: As the sink's: a recorder also gets what an interruption voids; see `AudioSink`.
+        #: As the sink's: a recorder also gets audio that an interruption cancels; see `AudioSink`.
         self.is_recorder: bool = getattr(sink, "is_recorder", False) is True
 
     def __repr__(self) -> str:
@@ -189,7 +189,7 @@ class ResamplingSink:
 
     @property
     def lease_key(self) -> object:
-        """Return that of the sink, because its session writes to it."""
+        """The key of the wrapped sink, because its session writes to it."""
         return lease_key_of(self._sink)
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> None:
@@ -198,7 +198,7 @@ class ResamplingSink:
             self._write(part)
 
     def drop(self) -> None:
-        """Discard the samples that are held back, and have the sink discard what it has not played."""
+        """Discard the samples that are held back, and have the sink discard its unplayed audio."""
         self._converter.reset()
         self._sink.drop()
 
@@ -221,14 +221,14 @@ class FrameSink:
     """A sink for an output that takes one frame of a fixed size at fixed times, as RTP and sound cards do.
 
     The output's thread calls `read()`. If the bot is silent, or its audio is late, the frame is silence. When the bot
-    begins to speak, `delay_frames` more frames are silence, so that audio that comes a little later than it is due
-    leaves no gap. An interruption discards what was not read yet.
+    starts speaking, `delay_frames` more frames are silence, so that audio that arrives a little late leaves no gap. An
+    interruption discards the audio that was not read yet.
 
     Args:
         frame_size: samples in a frame; 160 are 20 ms at 8 kHz.
         sample_rate_hz: rate of the output. For a bot of another rate use `ResamplingSink(sink, sample_rate_hz)`.
         delay_frames: frames of silence before the bot's speech.
-        max_bytes: if more than this waits to be read, the sink ends with a `device_error`.
+        max_bytes: limit of the unread audio, in bytes; beyond it the sink ends with a `device_error`.
     """
 
     def __init__(
@@ -246,7 +246,7 @@ class FrameSink:
 
     @property
     def waiting_seconds(self) -> float:
-        """Return the seconds of the bot's audio that wait to be read; 0.0: all was given out."""
+        """The seconds of the bot's audio that wait to be read; 0.0 if all was read."""
         return len(self._waiting) / (2 * self._rate)
 
     def read(self) -> bytes:

@@ -17,7 +17,7 @@ class Law:
     Args:
         codes: the codes of the intervals, from the quietest on.
         widths: the samples in each interval.
-        begin: the first sample of the first interval.
+        begin: first sample of the first interval.
     """
 
     def __init__(self, codes: Iterable[int], widths: Iterable[int], begin: int = 0) -> None:

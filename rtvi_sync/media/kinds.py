@@ -34,14 +34,14 @@ CamChoice: TypeAlias = str | MediaDeviceInfo | VideoSource | Literal[False] | No
 """A device or its id; a source; False: none; None: the default."""
 
 # By kind of device: the methods that an object must have to be used instead of the device, and an example. An object
-# without one of them would fail in the middle of a session, when it is called first.
+# without one of them would fail in the middle of a session, at the first call.
 _OBJECTS: dict[Kind, tuple[tuple[str, ...], str]] = {
     "mic": (("read", "close"), "WavSource(path)"),
     "speaker": (("write", "drop", "close"), "WavSink(path)"),
     "cam": (("read", "close"), "FileVideoSource(path)"),
     "screen": (("read", "close"), "ScreenSource()"),
 }
-# By kind: the rule for a function, and what a function and a file are wrapped into.
+# By kind: the rule for a function, and the wrapper for a function and for a file.
 _FUNCTIONS: dict[Kind, Rule] = {
     "mic": function_taking("frames"),
     "speaker": function_taking("pcm", "sample_rate_hz"),
@@ -49,7 +49,7 @@ _FUNCTIONS: dict[Kind, Rule] = {
 _CALLBACKS: dict[Kind, Callable[[Any], Any]] = {"mic": CallbackSource, "speaker": CallbackSink}
 _FILES = ("mic", "speaker")
 _MEDIA_KINDS: dict[Kind, str] = {"mic": "audioinput", "speaker": "audiooutput", "cam": "videoinput"}
-# Ids have separators too ("ALSA/Headset"), but none begins like a path, except one below /dev.
+# Ids have separators too ("ALSA/Headset"), but none starts like a path, except one below /dev.
 _PATH_BEGIN = r"~?/(?!dev/)|\.\.?[/\\]|[A-Za-z]:[/\\]"
 
 
@@ -78,7 +78,7 @@ def is_sink(value: object) -> bool:
 
 @attrs.frozen(eq=False, slots=False, repr=False)
 class _ChoiceRule(Rule):
-    """The rule for the choice of a kind. A function must be one that is called as the kind calls it."""
+    """The rule for the choice of a kind. A function must take the arguments that the kind passes."""
 
     kind: Kind = attrs.field(kw_only=True)
 
@@ -106,7 +106,7 @@ def _rule(kind: Kind) -> Rule:
     )
 
 
-#: What an application may choose for each kind of device.
+#: The rules for an application's choice, by kind of device.
 CHOICES: Final[Mapping[Kind, Rule]] = {kind: _rule(kind) for kind in _OBJECTS}
 
 
@@ -140,13 +140,12 @@ def find_device(kind: Kind, device_id: str, there_are: Sequence[MediaDeviceInfo]
 def choice_of(kind: Kind, given: object) -> Any:
     """Return the application's choice: None, False, a device id, a `Path`, or an object used instead of a device.
 
-    Args:
-        kind: of the device.
-        given: the choice, the `MediaDeviceInfo` of a device, or a function, which is made a source or sink; as
-            `CHOICES` allow it.
+        kind: kind of the device.
+        given: the choice; the `MediaDeviceInfo` of a device; or a function, which is wrapped into a source or sink.
+            `CHOICES` has the rules.
 
     Raises:
-        ValueError: it is a str that is the name of a file, or the path of a speaker is that of another format than WAV.
+        ValueError: a str names a file, or the path for a speaker names a file of a format other than WAV.
     """
     if given is None or given is False:
         return NullSink() if given is False and kind == "speaker" else given
@@ -164,7 +163,7 @@ def choice_of(kind: Kind, given: object) -> Any:
 
 
 class AudioFiles:
-    """The audio files of one client: a `Path` that is chosen again is the same source or sink. One thread at a time."""
+    """The audio files of one client. A `Path` that is chosen again gives the same object. One thread at a time."""
 
     def __init__(self) -> None:
         self._recordings: dict[Path, WavSink] = {}
@@ -177,7 +176,7 @@ class AudioFiles:
 
         Raises:
             DeviceError: the file cannot be used.
-            MissingExtraError: it needs a library that is not installed.
+            MissingExtraError: the file needs a library that is not installed.
         """
         if isinstance(choice, WavSink):
             self._recordings[choice.path] = choice
@@ -206,7 +205,7 @@ def _refuse_file(kind: Kind, device_id: str) -> None:
     """Reject the name of a file, because the error about a missing device would not help.
 
     Raises:
-        ValueError: `device_id` is the name of a file; the message says what to pass.
+        ValueError: `device_id` is the name of a file; the message names the value to pass instead.
     """
     if not is_file_name(kind, device_id):
         return

@@ -40,7 +40,7 @@ _in_use = _InUse()
 
 
 def lease_key_of(thing: object) -> object:
-    """Return what stands for a source or sink: its own `lease_key`, or its id."""
+    """Return the key of a source or sink: its own `lease_key`, or its id."""
     return getattr(thing, "lease_key", None) or id(thing)
 
 
@@ -69,9 +69,9 @@ class Lease:
         self._key = lease_key_of(thing)
         self._released = Latch()
         self._ends = False
-        #: Whether the thing must not be used any more: abandoned, released, or the parent process's.
+        #: True if the thing must not be used any more: abandoned, released, or the parent process's.
         self.abandoned: bool = False
-        #: Whether `close()` closes the thing though it was abandoned.
+        #: True if `close()` closes the thing though it was abandoned.
         self.closes_late: bool = False
         while (holder := _in_use.leases.setdefault(self._key, self)) is not self:
             if deadline is not None and holder._ends and holder._released.wait(deadline):
@@ -85,7 +85,7 @@ class Lease:
 
     @property
     def is_released(self) -> bool:
-        """Whether it has ended."""
+        """True once the lease has ended."""
         return self._released.is_set()
 
     @staticmethod
@@ -94,7 +94,7 @@ class Lease:
         return [lease._thing for lease in _in_use.leases.copy().values()]
 
     def end_soon(self) -> None:
-        """Note that the holder releases it as soon as the source's current call returns."""
+        """Note that the holder releases the lease as soon as the source's current call returns."""
         self._ends = True
 
     def abandon(self, *, closes_late: bool = False) -> None:
@@ -119,8 +119,8 @@ class Lease:
         """Close the thing, unless it was abandoned, and end the lease.
 
         Args:
-            report: Whether an exception is reported. False after another one: a sink that fails to write often fails
-                to close, too.
+            report: True to report an exception. False after another one: a sink that fails to write often fails to
+                close, too.
         """
         if not self.abandoned or self.closes_late:
             try:

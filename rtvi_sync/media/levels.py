@@ -27,7 +27,7 @@ _SILENCE = AudioLevel(level=0.0, dbfs=-100.0)
 
 
 def audible_windows(pcm: bytes, sample_rate_hz: int) -> tuple[list[bool], int]:
-    """Return for each window, 20 ms of one voice, whether it holds speech; and the number of bytes of a window."""
+    """Return for each window, 20 ms of one voice, whether it holds speech; and the size of a window in bytes."""
     size = 2 * max(1, sample_rate_hz // WINDOWS_PER_SECOND)
     return audible([pcm_tools.rms(pcm[at : at + size]) for at in range(0, len(pcm), size)]), size
 
@@ -57,7 +57,7 @@ class LevelMeter:
         self._published_at = self._checked_at = -math.inf
         #: Audio before this monotonic time need not be fed, because the event had no listener at the last check.
         self.idle_until: float = -math.inf
-        #: Whether the level published last is above zero, so that `quiet()` may have to publish silence.
+        #: True if the last published level is above zero, so that `quiet()` may have to publish silence.
         self.loud: bool = False
 
     def feed(self, pcm: bytes, now: float, publisher: Publisher | None) -> bool:

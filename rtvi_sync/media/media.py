@@ -50,7 +50,7 @@ logger: logging.Logger = package_logger(__name__)
 _OPENING_TIMEOUT = 30.0
 # Limit in seconds for devices to close that are open without a session.
 _CLOSE_TIMEOUT = 1.0
-# Seconds that a device has to open at least, if another one of the same call used up most of the limit.
+# Minimum time for a device to open, in seconds, if another device of the same call used up most of the limit.
 _MIN_OPEN_TIMEOUT = 1.0
 # Seconds between two checks of the devices, because a hung device reports nothing by itself.
 _TICK = 0.25
@@ -70,12 +70,13 @@ class MediaSettings:
     """The settings of a client's devices, for the current and later sessions; any thread may read and write them.
 
     Attributes:
-        mic, cam, screen: whether they are on.
-        speaker: whether the speaker is audible; a change takes effect within 40 ms. Sinks get the bot's audio in any
+        mic, cam, screen: True if they are on.
+        speaker: True if the speaker is audible; a change takes effect within 40 ms. Sinks get the bot's audio in any
             case.
-        volume: of the speaker, 0.0 to 1.0; a change takes effect within 40 ms. Sinks get the bot's audio unchanged.
-        echo_cancellation: whether the echo of a speaker is taken out of what a microphone records; never changes.
-        is_continuous: whether the bot's audio comes without end, as `Transport.audio_is_continuous`.
+        volume: volume of the speaker, 0.0 to 1.0; a change takes effect within 40 ms. Sinks get the bot's audio
+            unchanged.
+        echo_cancellation: True to remove the speaker's echo from the microphone's audio; never changes.
+        is_continuous: True if the bot's audio never pauses, as `Transport.audio_is_continuous`.
     """
 
     mic: bool = True
@@ -98,8 +99,8 @@ class Media:
 
     Args:
         mic, speaker, cam: see `MicChoice`, `SpeakerChoice` and `CamChoice`. A file is opened by `prepare()`.
-        enable_mic: False: muted from the start.
-        enable_cam: True: the camera is on from the start.
+        enable_mic: False to start muted.
+        enable_cam: True to start with the camera on.
         backend: library or backend for the machine's audio devices; see `audio_backend()`.
         max_queued_audio_bytes: limit of the bot's audio queued for a sink.
         echo_cancellation: see `MediaSettings`.
@@ -109,22 +110,22 @@ class Media:
 
     Attributes:
         max_queued_audio_bytes: as given.
-        settings: for the current and later sessions. An assignment only stores a value; it opens no device.
+        settings: settings for the current and later sessions. An assignment only stores a value; it opens no device.
         mic, speaker, cam, screen: the slots.
         lock: see below.
         publisher: publishes events; None: there is no session, and no listener.
-        session: stands for the current session, whose devices are open; None: there is none.
+        session: token of the current session, whose devices are open; None: no session.
         carried: the kinds that the session's transport carries; no others are opened.
         warned: the last warning about missing devices.
         bot, bot_video, sent_track: the tracks of the bot's audio, of its images, and of all audio that is sent; None
             until they are needed.
     """
 
-    # Mutable state. `lock` guards which session there is, the session's tracks and what is in the slots. Any thread may
-    # hold it for a few instructions, in which no code of devices, sources, sinks or the application is called; it is
-    # re-entrant, because a finalizer may run on the thread that holds it. A call that opens a device takes `session`
-    # before, and puts the device into a slot only if that is still the current one; `stop()` takes everything out in
-    # one step. So a device that opens late does not reach the next session.
+    # Mutable state. `lock` guards the current session, its tracks and the content of the slots. Any thread may hold it
+    # for a few instructions, which call no code of devices, sources, sinks or the application. It is re-entrant,
+    # because a finalizer may run on the thread that holds it. A call that opens a device reads `session` first, and
+    # puts the device into a slot only if that is still the current one; `stop()` empties all slots in one step. So a
+    # device that opens late does not reach the next session.
 
     def __init__(
         self,
@@ -154,7 +155,7 @@ class Media:
         self.warned: str = ""
         self.session: object | None = None
         self._runtime: Runtime | None = None  # of the current or last session
-        self._is_over = False  # `stop()` came after the last `expect()`
+        self._is_over = False  # `stop()` was called after the last `expect()`
         self._held: Runtime | None = None  # of devices that are open without a session; changed under the lock
         # One thread at a time opens and replaces devices; two would open the same one, and close each other's.
         self._opening_ended = Notifier()
@@ -194,7 +195,7 @@ class Media:
     # -- one session --------------------------------------------------------------------------------------------------
 
     def expect(self, runtime: Runtime, publisher: Publisher | None = None) -> None:
-        """Allow devices to be opened again, because a session starts, which gets those that are open; `stop()` ends it.
+        """Allow devices to be opened again, because a session starts. It gets those that are open. `stop()` ends it.
 
         Args:
             runtime: its timer thread checks devices and times the audio of sources, its workers write to sinks.
@@ -218,8 +219,8 @@ class Media:
         without it.
 
         Raises:
-            DeviceError: a device asked for by id does not exist ("not-found"), a source or sink is used by another
-                session ("in-use") or has no usable sample rate ("unknown"), or the session has ended meanwhile.
+            DeviceError: a device requested by id does not exist ("not-found"); a source or sink is used by another
+                session ("in-use"), or has no usable sample rate ("unknown"); or the session has ended.
             MissingExtraError: a device was asked for by id, and the library for it is not installed.
         """
         self.settings.is_continuous = is_continuous
@@ -251,7 +252,7 @@ class Media:
     def _prepare(self, *kinds: Kind) -> None:
         with self.lock:
             is_first = self.session is None
-            if is_first and self._is_over:  # the caller's session has ended in the meantime
+            if is_first and self._is_over:  # the caller's session has ended
                 raise DeviceError("The session ended while its devices were being prepared")
             # Before any device is opened, so that a concurrent change of the settings reaches the session.
             session = self.session or self._new_session()
@@ -271,14 +272,14 @@ class Media:
         self._report_missing(missing)
 
     def _open(self, slots: Sequence[Slot[Any, Any]], session: object) -> dict[Kind, DeviceError]:
-        """Open what the application has chosen for slots, as far as it must be open.
+        """Open the application's choices for slots, if they must be open.
 
         Returns:
             The missing default devices, each with the reason.
 
         Raises:
             DeviceError, MissingExtraError: an explicit choice of the application cannot be opened, or the session has
-                ended meanwhile.
+                ended.
         """
         missing: dict[Kind, DeviceError] = {}
         chosen = [(slot, self._open_file(slot)) for slot in slots]
@@ -333,7 +334,7 @@ class Media:
         *,
         on_io_thread: bool = False,
     ) -> None:
-        """Start the sources from their beginning; called when the bot is ready. See `MediaPort.start()`."""
+        """Start the sources from their first sample; called when the bot is ready. See `MediaPort.start()`."""
         with self.lock:
             session, runtime, is_started = self.session, self._runtime, self._is_started
             if session is None or runtime is None or is_started:
@@ -341,7 +342,7 @@ class Media:
             self._is_started = True
         if (self.settings.cam or self.settings.screen) and send_video is None:
             logger.warning("The camera or the screen is on, but the transport that has reached the bot has no video")
-        # The watch comes first because it may start a thread, which would delay sources that have started.
+        # The watch starts first because it may start a thread, which would delay sources that have started.
         self.watch_devices()
         if send_audio is not None:
             self.mic.start(session, runtime.io.scheduler if on_io_thread else runtime.timer, send_audio)
@@ -389,7 +390,7 @@ class Media:
 
     @property
     def wants_video(self) -> bool:
-        """Return whether an image of the bot would be read, or would make its track; any thread."""
+        """True if an image of the bot would be read, or would make its track; any thread."""
         return self.session is not None and (self.bot_video is None or bool(self.bot_video.readers))
 
     def receive_video(self, frame: VideoFrame) -> None:
@@ -445,9 +446,9 @@ class Media:
         """End the devices and tracks of a session, if it is the current one.
 
         Args:
-            session: as it was taken before.
-            deadline: for calls that have to return.
-            flush: for sinks that still take queued audio.
+            session: the session, read before this call.
+            deadline: limit for calls that have to return.
+            flush: limit for sinks that still take queued audio.
 
         Returns:
             The abandoned threads.
@@ -475,7 +476,7 @@ class Media:
         for slot, _, _, local in taken:
             if local is not None:
                 slot.end_track(local)
-        # Sinks are joined last because each still gets queued audio meanwhile.
+        # Sinks are joined last because each still gets queued audio during the other joins.
         sinks = [component for _, component in ended if isinstance(component, QueuedSpeaker)]
         threads = [slot.join(component, deadline) for slot, component in ended if component not in sinks]
         threads += [self.speaker.join_sink(sink, deadline, flush, patience) for sink in sinks]
@@ -494,7 +495,7 @@ class Media:
 
     @property
     def is_held(self) -> bool:
-        """Return whether devices are open without a session."""
+        """True if devices are open without a session."""
         return self._held is not None
 
     def hold(self, runtime: Runtime, publisher: Publisher) -> None:
@@ -554,16 +555,16 @@ class Media:
 
     @property
     def state(self) -> MediaState:
-        """Return the status of all devices."""
+        """The status of all devices."""
         return MediaState(mic=self.mic.status, cam=self.cam.status, speaker=self.speaker.status)
 
     def workers(self) -> Workers:
-        """Return what writes to sinks that may block."""
+        """Return the workers that write to sinks that may block."""
         runtime = self._runtime  # None without a client, as in a transport's own tests
         return WorkerPool() if runtime is None else runtime.workers
 
     def echo_canceller(self) -> EchoCanceller | None:
-        """Return the one that microphone and speaker share in this session, if there is to be one."""
+        """Return the echo canceller that microphone and speaker share in this session; None without cancellation."""
         if self.settings.echo_cancellation and self._echo is None:
             from .devices.echo_canceller import EchoCanceller
 
@@ -593,7 +594,7 @@ class Media:
         return self.bot
 
     def sent(self) -> AudioTrack | None:
-        """Return the track of all audio that is sent in the session, from whichever source; None without a session."""
+        """Return the track of all audio that is sent in the session, from any source; None without a session."""
         with self.lock:
             if self.session is not None and self.sent_track is None:
                 self.sent_track = AudioTrack(label="sent")
@@ -601,7 +602,7 @@ class Media:
 
     @property
     def counters(self) -> MediaCounters:
-        """Return the counters of the current session, or of the last one."""
+        """The counters of the current session, or of the last one."""
         losses: Counter[str] = Counter()
         with self.lock:
             for slot in self._slots:
@@ -703,7 +704,7 @@ class Media:
     # -- checks of the devices ----------------------------------------------------------------------------------------
 
     def watch_devices(self) -> None:
-        """Begin to detect devices that hang, appear or disappear, and to publish silence after the bot's audio."""
+        """Start to detect devices that hang, appear or disappear, and to publish silence after the bot's audio."""
         if self.session is None or self._runtime is None or self._timer is not None:
             return
         self._hotplug.look(self.publisher)
@@ -745,7 +746,7 @@ class Media:
 
     @property
     def _interval(self) -> float:
-        """Return the seconds until the next check; `math.inf` if there is nothing to check."""
+        """The seconds until the next check; `math.inf` if there is nothing to check."""
         if self._bot_level.loud:
             return _TICK
         for slot in self._slots:

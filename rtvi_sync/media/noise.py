@@ -31,20 +31,20 @@ _MEAN_DELAY: Final = 0.25
 class NoisySource(SourceWrapper):
     """A source that reads another source as if over a worse line: with noise, lost packets and late ones.
 
-    It returns as many samples as that source, may end, be closed and be read again as that one. A packet has 20 ms.
-    Whatever the sizes in which it is read, each session gets the same bytes from the same audio. It is read on a thread
-    of its own, also if the other one is a `PushSource`.
+    It returns as many samples as that source, and ends, is closed and is read again with it. A packet has 20 ms. Each
+    session gets the same bytes from the same audio, whatever the sizes of its reads. It is read on a thread of its own,
+    even if the other source is a `PushSource`.
 
     Args:
-        source: the source that is read and closed with this one; one session at a time uses it, with or without this
+        source: the source to read, which is closed with this one. One session at a time uses it, with or without this
             one.
-        snr_db: how much louder than the noise the audio is, in dB. The noise is white and follows the level of the
-            audio, packet by packet, so that silence stays silent, and a bot hears the end of what is said. None: none.
+        snr_db: level of the audio above the noise, in dB. The noise is white and follows the level of the audio, packet
+            by packet, so that silence stays silent, and a bot hears the end of speech. None: no noise.
         loss: share of the packets that are lost, from 0.0 to 1.0. The bot gets silence in their place.
-        jitter: by how many seconds a packet is late at most, rounded to packets. The bot gets silence in the meantime.
-            No packet overtakes another one. The next pauses of the audio are shortened by so much; of audio without a
-            pause at its end, what is late there is cut off.
-        seed: of what happens by chance; the same for the same seed.
+        jitter: longest delay of a packet, in seconds, rounded to packets. The bot gets silence in the meantime. No
+            packet overtakes another one. The next pauses of the audio are shortened by the delay. If the audio ends
+            without a pause, its delayed end is cut off.
+        seed: seed of the random numbers. The same seed gives the same result.
 
     Raises:
         TypeError, ValueError: an argument cannot be used.
@@ -74,7 +74,7 @@ class NoisySource(SourceWrapper):
 
     @property
     def sample_rate_hz(self) -> int:
-        """Return the rate of the source."""
+        """The rate of the source."""
         return self._rate_of_source()
 
     def read(self, frames: int) -> bytes:
@@ -92,22 +92,22 @@ class NoisySource(SourceWrapper):
         super().close()
 
     def _rewind(self) -> None:
-        # One each, so that the same packets are lost with and without noise.
+        # One generator each, so that the same packets are lost with and without noise.
         self._noise, self._losing, self._delaying = (
             random.Random(f"{self._seed} {use}")  # noqa: S311 - no secret
             for use in ("noise", "loss", "jitter")
         )
-        self._read = b""  # what the source has returned beyond a packet
+        self._read = b""  # audio of the source beyond a packet
         self._ready = b""
         self._ended = False
         self._packets = 0  # that were read
-        self._waiting: deque[tuple[int, bytes]] = deque()  # those that are late, and the number with which each is due
+        self._waiting: deque[tuple[int, bytes]] = deque()  # late packets, and the number with which each is due
         self._loudest = 0.0
 
     def _read_packet(self) -> bytes:
         """Return the next 20 ms of the source, less at its end."""
         rate = self._rate_of_source()
-        # From `packets * rate / 50` on, rounded down, so that a packet of a rate as 11,025 Hz has 20 ms on average.
+        # From `packets * rate / 50` on, rounded down, so that packets of a rate such as 11,025 Hz average 20 ms.
         begin, end = (number * rate // _PACKETS_PER_SECOND for number in (self._packets, self._packets + 1))
         self._packets += 1
         size = 2 * (end - begin)
@@ -135,7 +135,7 @@ class NoisySource(SourceWrapper):
         )
 
     def _late(self, packet: bytes) -> bytes:
-        """Take the next packet, and return what the bot gets in its time: an earlier one, itself or silence."""
+        """Take the next packet, and return the bot's audio for its time: an earlier packet, this one or silence."""
         level = pcm_tools.rms(packet)
         self._loudest = max(self._loudest, level)
         delay = min(self._jitter, self._delaying.expovariate(1.0) * _MEAN_DELAY * self._jitter)

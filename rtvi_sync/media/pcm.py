@@ -31,15 +31,14 @@ STREAMED_BYTES = 0x7F000000
 # The bytes that a sample may have.
 _WIDTHS = {_FORMAT_PCM: (1, 2, 3, 4), _FORMAT_FLOAT: (4, 8), _FORMAT_ALAW: (1,), _FORMAT_MULAW: (1,)}
 _COMPRESSED = {2: "ADPCM", 17: "IMA ADPCM", 49: "GSM 6.10", 85: "MP3"}
-# The usual rate of speech recognition, at which Pipecat's bots read what comes by WebSocket unless they say otherwise:
-# they do not convert it. At other rates they take pauses for longer or shorter than they are, and those of Pipecat
-# 0.0.73 lag more and more.
+# The usual rate of speech recognition. Pipecat's bots assume it for audio over WebSocket by default, and do not convert
+# other rates: they then misjudge the length of pauses, and bots of Pipecat 0.0.73 lag more and more.
 MICROPHONE_RATE_HZ = 16_000
 # Converts unsigned bytes to signed ones by flipping the high bit.
 _FLIP_SIGN = bytes(value ^ 0x80 for value in range(256))
 
 
-# Audio in seconds behind the chunk that is read, from which on a warning tells of it. Less may be padding.
+# If more than this many seconds of audio follow the chunk that is read, a warning reports it. Less may be padding.
 _UNREAD_SECONDS = 0.1
 # Frames of a piece of audio whose levels are compared to find channels that cancel each other.
 _COMPARED_FRAMES = 2_000
@@ -55,7 +54,7 @@ class Mixer:
     """Mixes the interleaved channels of a recording to mono, and notes whether they cancel each other.
 
     Args:
-        channels: how many there are.
+        channels: number of channels.
     """
 
     def __init__(self, channels: int) -> None:
@@ -72,7 +71,7 @@ class Mixer:
 
     @property
     def cancels(self) -> bool:
-        """Return whether the mean is 13 dB softer than that of independent channels of the same levels would be."""
+        """True if the mean is 13 dB softer than the mean of independent channels of the same levels."""
         is_audible = self._separate > _SILENT**2 * self._channels * self._compared
         return is_audible and self._together < 0.05 * self._separate
 
@@ -110,7 +109,7 @@ def check_rate(rate_hz: int) -> int:
 def checked_audio(pcm: bytes | bytearray | memoryview, sample_rate_hz: int) -> bytes:
     """Return a frame of audio as bytes; raise `TypeError` or `ValueError` if it or its rate is not valid.
 
-    The rules are asked only for unusual values, because this is done for each frame that a session sends.
+    The rules are applied to unusual values only, because this runs for each frame that a session sends.
     """
     if type(pcm) is not bytes or len(pcm) % 2:
         SAMPLES.check(pcm=pcm)
@@ -181,10 +180,10 @@ def scaled(pcm: bytes, volume: float) -> bytes:
 
 
 def samples_from_source(data: object) -> bytes:
-    """Return what `read()` of a source has returned as bytes.
+    """Return the result of a source's `read()` as bytes.
 
     Raises:
-        TypeError: it is something else.
+        TypeError: the result is no bytes-like object.
         ValueError: the number of bytes is odd.
     """
     if not isinstance(data, (bytes, bytearray, memoryview)):
@@ -210,7 +209,7 @@ def bytes_of(samples: Iterable[int]) -> bytes:
 
 
 def pcm_of_floats(samples: array.array[float]) -> bytes:
-    """Return samples from -1.0 to 1.0 as PCM; what is louder is clipped, and what is no number (NaN) is silent."""
+    """Return samples from -1.0 to 1.0 as PCM. Louder samples are clipped, and NaN is silent."""
     try:
         import numpy as np
     except ImportError:
@@ -231,7 +230,7 @@ def rms(pcm: bytes, step: int = 1) -> float:
 
     Args:
         pcm: the samples.
-        step: 1: all samples are measured; 2: every second one; and so on.
+        step: 1 measures all samples, 2 every second one, and so on.
     """
     samples = array.array("h", pcm[: len(pcm) - len(pcm) % 2])[::step]
     _swap_on_big_endian(samples)
@@ -242,19 +241,19 @@ def parse_wav(data: bytes, name: str = "The audio file") -> tuple[bytes, int]:
     """Read a WAV file of PCM of 8 to 32 bits, floating point of 32 or 64, µ-law or A-law, with any number of channels.
 
     A size beyond the end of the data, as in streamed or truncated files, means "up to the end". So does audio of size 0
-    in a file whose own size is wrong as well. A warning is logged of a truncated file, of one of which only a part is
-    read, and of channels that cancel each other.
+    in a file whose own size is wrong as well. A warning is logged if the file is truncated, if only a part of it is
+    read, or if its channels cancel each other.
 
     Args:
         data: the whole file.
-        name: of the file, for the warnings.
+        name: name of the file, for the warnings.
 
     Returns:
         Mono PCM (bit exact for 16-bit mono; the upper 16 bits of wider samples; the mean of several channels) and its
         sample rate in Hz.
 
     Raises:
-        OtherFormatError: it is no WAV file, or its samples are compressed.
+        OtherFormatError: the data is no WAV file, or its samples are compressed.
         ValueError: the file cannot be used; the message says why.
     """
     if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
@@ -282,13 +281,13 @@ def parse_wav(data: bytes, name: str = "The audio file") -> tuple[bytes, int]:
 
 
 def warn_truncated(name: str, seconds: float, whole: float) -> None:
-    """Log a warning of a file that ends too early; `whole`: the seconds that it should have, 0.0 if unknown."""
+    """Log a warning about a truncated file. `whole`: the seconds of the complete file, 0.0 if unknown."""
     of = f"of the {whole:.2f} s of audio in its header" if whole else "of audio before its end"
     logger.warning("%s is truncated: it has %.2f s %s", name, seconds, of)
 
 
 def warn_unread(name: str, size: int) -> None:
-    """Log a warning of a file of which a part is not read, of that many bytes."""
+    """Log a warning about a file of which `size` bytes are not read."""
     logger.warning(
         "Only a part of %s is read: %d bytes follow the audio that its header describes. If they are audio, because "
         "files were joined or a recording was broken off, save the parts as files of their own",
@@ -308,7 +307,7 @@ def warn_cancelled(name: str, mixer: Mixer) -> None:
 
 
 def is_cut(body: bytes, size: int) -> bool:
-    """Return whether a chunk is shorter than its size in the file says, and that is not the size of a stream."""
+    """Return whether a chunk is shorter than its stated size, unless that is the size of a stream."""
     return len(body) < size < STREAMED_BYTES
 
 
@@ -337,7 +336,7 @@ def wav_chunks(data: bytes) -> Iterator[tuple[bytes, int, bytes]]:
 
 
 def _unread(rest: Iterator[tuple[bytes, int, bytes]]) -> int:
-    """Return how many bytes follow the audio and are no chunks of other data."""
+    """Return the number of bytes that follow the audio and are no chunks of other data."""
     unread = 0
     for name, size, body in rest:
         if unread or name in (b"data", b"RIFF") or size > len(body) or min(name) < 32 or max(name) > 126:
@@ -356,7 +355,7 @@ def _layout(body: bytes) -> tuple[int, int, int, int]:
         raise OtherFormatError(f"a WAV file of {_COMPRESSED.get(kind, f'format {kind}')}")
     width = (bits + 7) // 8
     if block and channels and block != channels * width:
-        # Samples may have fewer bits than the bytes that hold them; those of the telephone always have one byte.
+        # Samples may have fewer bits than the bytes that hold them; telephone samples always have one byte.
         held, rest = divmod(block, channels)
         is_held = 8 < bits <= 8 * held and bytes_per_second == rate * block if kind == _FORMAT_PCM else held == 1
         if rest or not is_held:

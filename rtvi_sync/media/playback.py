@@ -19,13 +19,13 @@ from .leases import Lease, Report
 
 logger: logging.Logger = package_logger(__name__)
 
-# Seconds of audio kept at most while one device is replaced by another.
+# Limit of the audio kept while one device replaces another, in seconds.
 _MAX_HELD_SECONDS = 120.0
 # Bytes that a recorder gets at most in one call. Frames are joined because each call may have to wait for the GIL.
 _JOINED_BYTES = 256 * 1024
 # Bytes of memory that queued audio takes beside its samples.
 _SOUND_BYTES = 256
-# Seconds that a working sink has at least to return from its last call and to close.
+# Minimum time, in seconds, for a working sink to return from its last call and to close.
 _LAST_CALL_TIMEOUT = 0.25
 
 
@@ -38,17 +38,17 @@ class Speaker:
 
     @property
     def dropped_seconds(self) -> float:
-        """Return the seconds of audio lost because the sink was too slow, or has failed."""
+        """The seconds of audio lost because the sink was too slow, or has failed."""
         return 0.0
 
     @property
     def underruns(self) -> int:
-        """Return how often there was nothing to play during the bot's speech."""
+        """The number of times that there was nothing to play during the bot's speech."""
         return 0
 
     @property
     def ended(self) -> bool:
-        """Return whether the sink has failed."""
+        """True if the sink has failed."""
         return False
 
     def start(self) -> None:
@@ -58,7 +58,7 @@ class Speaker:
         """Play this audio next.
 
         Returns:
-            The seconds of older audio dropped for it if a run of losses begins, else 0.0.
+            The seconds of older audio dropped for it if a run of losses starts, else 0.0.
         """
         raise NotImplementedError
 
@@ -82,7 +82,7 @@ class DirectSpeaker(Speaker):
 
     Args:
         sink: one of `MEMORY_SINKS`.
-        lease: on the sink; None for a sink that many sessions may share.
+        lease: lease on the sink; None for a sink that many sessions may share.
         report: called with the exception that ends the sink.
     """
 
@@ -96,7 +96,7 @@ class DirectSpeaker(Speaker):
 
     @property
     def ended(self) -> bool:
-        """Return whether the sink has failed."""
+        """True if the sink has failed."""
         return not self._open
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> float:
@@ -115,7 +115,7 @@ class DirectSpeaker(Speaker):
         return 0.0
 
     def interrupt(self) -> None:
-        """Let the sink drop what is not yet played."""
+        """Let the sink drop its unplayed audio."""
         if self._open:
             self._sink.drop()
 
@@ -134,7 +134,7 @@ class BufferingSpeaker(Speaker):
 
     @property
     def dropped_seconds(self) -> float:
-        """Return the seconds of audio lost because more than 120 s were held."""
+        """The seconds of audio lost because more than 120 s were held."""
         return self._queue.dropped_seconds
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> float:
@@ -190,15 +190,15 @@ def _seconds_of(sound: _Sound) -> float:
 class QueuedSpeaker(Speaker):
     """A component that writes to a sink that may block, on the shared workers.
 
-    A worker writes all audio that is queued at its visit. An interruption begins a new generation of the queue. Before
+    A worker writes all audio that is queued at its visit. An interruption starts a new generation of the queue. Before
     the first frame of a new generation is written, `drop()` is called, so that the sink also discards the frame that
     was being written at the interruption. A recorder gets all audio, regardless of interruptions.
 
     Args:
         sink: a sink of the application, or one that writes files.
-        lease: on the sink.
+        lease: lease on the sink.
         max_bytes: limit of the audio queued for the sink.
-        workers: they write to the sink.
+        workers: the threads that write to the sink.
 
     Attributes:
         sink: as given.
@@ -220,12 +220,12 @@ class QueuedSpeaker(Speaker):
 
     @property
     def dropped_seconds(self) -> float:
-        """Return the seconds of audio lost because the sink was too slow, or has failed."""
+        """The seconds of audio lost because the sink was too slow, or has failed."""
         return self._queue.dropped_seconds
 
     @property
     def ended(self) -> bool:
-        """Return whether the sink has failed, or was abandoned."""
+        """True if the sink has failed, or was abandoned."""
         return self._over.is_set()
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> float:
@@ -256,7 +256,7 @@ class QueuedSpeaker(Speaker):
         """Wait after `halt()` while the sink takes the queued audio.
 
         Args:
-            deadline: of the wait.
+            deadline: limit of the wait.
             patience: seconds without a completed call after which a sink is considered hung.
 
         Returns:
@@ -293,7 +293,7 @@ class QueuedSpeaker(Speaker):
 
     @property
     def _is_caller(self) -> bool:
-        """Return whether the sink itself makes the call, so that waiting for the sink would never end."""
+        """True if the sink itself makes the call, so that waiting for the sink would never end."""
         return self._work.runner is threading.current_thread()
 
     def _serve(self) -> None:

@@ -1,4 +1,4 @@
-"""What a transport sees of the client's microphone, speaker and camera."""
+"""The transport's view of the client's microphone, speaker and camera."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class MediaPort(Protocol):
         *,
         on_io_thread: bool = False,
     ) -> None:
-        """Start to send what the sources give, from their beginning. Does not block.
+        """Start sending the audio and images of the sources, from their first sample. Does not block.
 
         Args:
             send_audio: `send_audio(pcm, sample_rate_hz)`, called on one thread at a time; must not block. None, as for
-                the next two: the transport does not carry it.
+                the next two: the transport does not carry this medium.
             send_video, send_screen: `send_video(frame)`, called on a thread of its own; may block.
-            on_io_thread: True: call `send_audio()` for sources on the I/O thread of the WebSocket sessions, not on the
-                timer thread.
+            on_io_thread: True to call `send_audio()` for sources on the I/O thread of the WebSocket sessions, not on
+                the timer thread.
         """
 
     def receive_audio(self, pcm: bytes | bytearray | memoryview, sample_rate_hz: int, num_channels: int) -> None:
@@ -57,7 +57,7 @@ class MediaPort(Protocol):
 
     @property
     def wants_video(self) -> bool:
-        """Return False while the bot's images are not read, so that they need not be converted. Any thread."""
+        """False while the bot's images are not read, so that they need not be converted. Any thread."""
 
     def receive_video(self, frame: VideoFrame) -> None:
         """Hand the bot's image to the readers of its track. Called on one thread at a time; does not block."""
@@ -66,7 +66,7 @@ class MediaPort(Protocol):
         """Drop the bot's audio that is not played yet. Does not block."""
 
     def tracks(self) -> Tracks:
-        """Return the tracks of the session; None for what is absent."""
+        """Return the tracks of the session; None for an absent track."""
 
     def enable_mic(self, enable: bool) -> None:
         """Unmute or mute the microphone. Any thread may call it, as the next three; may block.
@@ -79,16 +79,16 @@ class MediaPort(Protocol):
         """Turn the camera on or off. Raises the errors of `enable_mic()`."""
 
     def enable_screen_share(self, enable: bool) -> None:
-        """Start or stop to share the screen. Raises the errors of `enable_mic()`."""
+        """Start or stop sharing the screen. Raises the errors of `enable_mic()`."""
 
     def select(self, kind: Literal["mic", "speaker", "cam"], choice: Any) -> None:
-        """Replace the microphone, the speaker or the camera; its track goes on.
+        """Replace the microphone, the speaker or the camera; its track continues.
 
         Args:
-            kind: which of them.
-            choice: what the application passed to `update_mic()` or its kin.
+            kind: the device to replace.
+            choice: the application's argument of `update_mic()`, `update_speaker()` or `update_cam()`.
 
         Raises:
             DeviceError, MissingExtraError: the new one cannot be opened; the old one stays.
-            TypeError, ValueError: `choice` is none of these.
+            TypeError, ValueError: `choice` is not a valid choice.
         """

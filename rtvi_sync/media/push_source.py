@@ -23,14 +23,15 @@ logger: logging.Logger = package_logger(__name__)
 class PushSource(PackagedSource):
     """A source that the application pushes audio to, such as the voice of a caller or of a browser.
 
-    What is pushed is sent in real time, in order and bit exact, and silence while there is nothing. No thread is needed
-    for it. Speech after silence is sent 20 ms later than it could be, so that a push that is a little late leaves no
-    gap. What is pushed before the bot is ready, or while the microphone is muted, is sent afterwards, also if it takes
-    several attempts to connect; what was not sent when the session ends is discarded. It has no end.
+    The pushed audio is sent in real time, in order and bit exact, with silence in between. No thread is needed for it.
+    Speech after silence is sent 20 ms later than possible, so that a push that is a little late leaves no gap. Audio
+    that is pushed before the bot is ready, or while the microphone is muted, is sent afterwards, even if it takes
+    several attempts to connect. Audio that was not sent when the session ends is discarded. The source has no end.
 
     Args:
-        sample_rate_hz: rate of what is pushed.
-        max_seconds: limit of what waits to be sent, see `push()`; for a live voice 0.3, the longest delay that it gets.
+        sample_rate_hz: rate of the pushed audio.
+        max_seconds: limit of the audio that waits to be sent, see `push()`. For a live voice use 0.3: that is then its
+            longest delay.
     """
 
     def __init__(self, sample_rate_hz: int = 16_000, max_seconds: float = 60.0) -> None:
@@ -43,11 +44,11 @@ class PushSource(PackagedSource):
         self._chunks: deque[bytes] = deque()
         self._pushed = Notifier()
         self._taken = Notifier()  # notified when a session has ended, too
-        # Of the thread that pushes: the bytes that it has pushed, and those that it has dropped for lack of room.
+        # Of the thread that pushes: the bytes that it has pushed, and the bytes that it has dropped for lack of room.
         self._pushed_bytes = self._overflowed_bytes = 0
         self._cleared_bytes = 0  # of the thread that clears
         self._is_losing = False  # from the first loss on, until nothing waits
-        # Of the thread that takes: the bytes that it has taken, and the chunk of which it takes.
+        # Of the thread that takes: the bytes that it has taken, and the chunk that it takes from.
         self._taken_bytes = 0
         self._chunk, self._position = b"", 0
         # Of the thread that takes: the bytes that it has sent; a reader that converts them holds some back.
@@ -56,34 +57,34 @@ class PushSource(PackagedSource):
 
     @property
     def is_endless(self) -> bool:
-        """Return True."""
+        """True."""
         return True
 
     @property
     def dropped_seconds(self) -> float:
-        """Return the seconds of audio lost, in all sessions: more than `max_seconds` waited, or `clear()`."""
+        """The seconds of audio lost, in all sessions: more than `max_seconds` waited, or `clear()`."""
         return self._dropped_bytes / (2 * self._sample_rate_hz)
 
     @property
     def waiting_seconds(self) -> float:
-        """Return the seconds of audio that wait to be sent; by so much the bot hears what is pushed now later."""
+        """The seconds of audio that wait to be sent. The bot hears audio that is pushed now this much later."""
         return self.waiting_bytes / (2 * self._sample_rate_hz)
 
     @property
     def waiting_bytes(self) -> int:
-        """Return the bytes of audio that wait to be sent."""
+        """The bytes of audio that wait to be sent."""
         return self._pushed_bytes - self._dropped_bytes - self._taken_bytes
 
     def push(self, pcm: bytes | bytearray | memoryview, timeout: float | None = 0.0) -> None:
-        """Have audio sent after what was pushed before. One thread at a time may call it.
+        """Have audio sent after the audio of earlier calls. One thread at a time may call it.
 
-        Does not block unless asked to: beyond `max_seconds` the oldest audio of earlier calls is dropped, counted in
-        `dropped_seconds` and, when a run of losses begins, logged.
+        By default the call does not block: beyond `max_seconds` the oldest audio of earlier calls is dropped, counted
+        in `dropped_seconds` and, when a run of losses starts, logged.
 
         Args:
             pcm: signed 16-bit little endian mono samples, of any number.
             timeout: seconds to wait for room before audio is dropped; None: no limit. While no session uses the source,
-                nothing is waited for.
+                the call does not wait.
 
         Raises:
             ValueError: the number of bytes is odd.
@@ -101,7 +102,7 @@ class PushSource(PackagedSource):
         if not self._chunks:
             self._is_losing = False
         self._pushed_bytes += size  # first, so that wait() does not return in between
-        # In pieces, so that of a long push the oldest can be dropped.
+        # In pieces, so that the oldest part of a long push can be dropped.
         pieces = [pcm[begin : begin + self._piece_bytes] for begin in range(0, size, self._piece_bytes)]
         self._chunks.extend(pieces)
         if self.waiting_bytes > self._max_bytes:
@@ -122,10 +123,10 @@ class PushSource(PackagedSource):
                     )
 
     def clear(self) -> None:
-        """Drop what waits to be sent, so that the bot hears at once what is pushed next.
+        """Drop the audio that waits to be sent, so that the bot hears the next push at once.
 
-        It is counted in `dropped_seconds`. Up to 0.1 s, of which a part was sent, remains. Does not block. One thread
-        at a time may call it, also while another one pushes.
+        The dropped audio is counted in `dropped_seconds`. Up to 0.1 s remains, if a part of it was sent. Does not
+        block. One thread at a time may call it, even while another one pushes.
         """
         with contextlib.suppress(IndexError):  # nothing waits any more
             while True:
@@ -133,9 +134,9 @@ class PushSource(PackagedSource):
         self._taken.notify_all()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Block until all that was pushed before this call was sent to the bot, or dropped, in the current session.
+        """Block until all earlier pushes were sent to the bot, or dropped, in the current session.
 
-        Never waits for a session to begin: while no session uses this source, the result is that of the last session,
+        Never waits for a session to start: while no session uses this source, the result is the last session's,
         or False. May be called from any thread.
 
         Args:
@@ -152,8 +153,8 @@ class PushSource(PackagedSource):
     def read(self, frames: int) -> bytes:
         """Return the next samples, for an application that reads the source; silence if none are pushed in time.
 
-        A session does not call it, for a `ResamplingSource` of this source either: it reads after the clock by which it
-        sends, so that a push that is a little late leaves no gap.
+        A session does not call it, not even for a `ResamplingSource` of this source. It reads after the clock by which
+        it sends, so that a push that is a little late leaves no gap.
         """
         COUNT.check(frames=frames)
         self._pushed.wait_for(lambda: self.waiting_bytes, Deadline(frames / self._sample_rate_hz))
@@ -162,14 +163,14 @@ class PushSource(PackagedSource):
         return pcm or pcm_tools.silence(frames)
 
     def close(self) -> None:
-        """Discard what was not sent."""
+        """Discard the unsent audio."""
         self._was_sent = self._is_sent(self._pushed_bytes)
         while self.take(self._sample_rate_hz):
             pass
         self.mark_sent()
 
     def keep(self) -> None:
-        """Keep what was not taken for the next session; a `push()` and a `wait()` learn that this one has ended."""
+        """Keep the audio that was not taken for the next session; wake `push()` and `wait()`: this one ended."""
         self._was_sent = self._was_sent and not self.waiting_bytes
         self._taken.notify_all()
 
@@ -195,7 +196,7 @@ class PushSource(PackagedSource):
         return b"".join(parts)
 
     def mark_sent(self, held_bytes: int = 0) -> None:
-        """Note that what was taken is sent, but for the last `held_bytes`; wake the threads that wait for it."""
+        """Note that the taken audio is sent, except the last `held_bytes`; wake the threads that wait for it."""
         # Silence in front of speech is held, too, so that more may be held than was taken.
         self._sent_bytes = max(self._sent_bytes, self._taken_bytes - held_bytes)
         self._taken.notify_all()
@@ -221,8 +222,8 @@ class PushReader(Reader):
 
     Args:
         source: the source.
-        lease: on it.
-        rate_hz: the rate of what is sent.
+        lease: lease on the source.
+        rate_hz: the rate of the sent audio.
     """
 
     exhausted = False
@@ -232,25 +233,25 @@ class PushReader(Reader):
         self._lease = lease
         self._is_at_rate = source.sample_rate_hz == rate_hz
         self._converter = RateConverter(rate_hz)
-        # Silence in front of speech, as long as what the converter may hold back, so that speech has no gap.
+        # Silence in front of speech, as long as the converter may hold audio back, so that speech has no gap.
         self._lag = 0.0 if self._is_at_rate else longest_lag(source.sample_rate_hz, rate_hz)
         self._head = pcm_tools.silence(round(self._lag * rate_hz))
-        self._ready = b""  # the next samples at the rate of what is sent
+        self._ready = b""  # the next samples, at the rate of the sent audio
         self._is_silent = True
         self._has_begun = False
         self._dropped_before = source.dropped_seconds
 
     @property
     def dropped_seconds(self) -> float:
-        """Return the seconds of audio that were dropped in this session."""
+        """The seconds of audio that were dropped in this session."""
         return self._source.dropped_seconds - self._dropped_before
 
     def begin(self) -> None:
-        """Let `halt()` discard what is not sent; what was pushed already is sent, too."""
+        """Let `halt()` discard unsent audio. Audio that was pushed before is sent, too."""
         self._has_begun = True
 
     def take(self, frames: int) -> bytes:
-        """See `Reader.take()`; speech begins one chunk after it could."""
+        """See `Reader.take()`. Speech starts one chunk later than possible."""
         if self._is_silent:
             if self._source.waiting_bytes:
                 self._is_silent = False
@@ -280,7 +281,7 @@ class PushReader(Reader):
             self._ready += self._converter.convert(pcm, rate)
 
     def halt(self) -> None:
-        """Discard what was not sent, unless the bot was never ready, and release the source."""
+        """Discard the unsent audio, unless the bot was never ready, and release the source."""
         if self._has_begun:
             self._source.close()
         else:

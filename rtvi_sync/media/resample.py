@@ -11,7 +11,7 @@ from typing import Any, Final
 from ..errors import MissingExtraError
 from . import pcm as pcm_tools
 
-# Samples on each side of an output sample of `SpeedChanger`, and between two of them the places of its filter.
+# Samples on each side of an output sample of `SpeedChanger`, and the filter's places between two samples.
 _HALF: Final = 8
 _PHASES: Final = 1024
 # Taps of `HalfRate`, an odd number.
@@ -55,7 +55,7 @@ class Resampler:
         return bytes(converted.astype("<i2", copy=False).tobytes())
 
     def reset(self) -> None:
-        """Discard the input so far; the next input begins a new stream."""
+        """Discard the input so far; the next input starts a new stream."""
         self._stream.clear()
 
 
@@ -95,8 +95,8 @@ class LinearResampler:
 class SpeedChanger:
     """A resampler of a stream of mono PCM whose speed changes all the time, by up to some percent.
 
-    It interpolates by a windowed sinc of 16 samples, and holds back 8. While the speed is 1.0 from the
-    beginning on, the samples are unchanged.
+    It interpolates by a windowed sinc of 16 samples, and holds back 8. Samples stay unchanged as long as the speed has
+    always been 1.0.
 
     Raises:
         MissingExtraError: numpy, which is installed with soxr, is missing.
@@ -111,7 +111,7 @@ class SpeedChanger:
         self._around = np.arange(2 * _HALF)
         offsets = np.arange(_PHASES + 1)[:, None] / _PHASES + (_HALF - 1) - self._around
         self._weights = np.sinc(offsets) * np.cos(offsets * (np.pi / (2 * _HALF))) ** 2
-        # From the first sample around the next output sample on, and how far that is from the `_HALF`th of these.
+        # From the first sample around the next output sample on, and its distance from the `_HALF`th of these.
         self._samples: Any
         self._place: float
         self.reset()
@@ -135,16 +135,16 @@ class SpeedChanger:
         return bytes(ready.astype("<i2").tobytes())
 
     def reset(self) -> None:
-        """Discard the rest of the output; the next input begins a new stream."""
+        """Discard the rest of the output; the next input starts a new stream."""
         self._samples = self._np.zeros(_HALF - 1, self._np.int16)
         self._place = 0.0
 
 
 class HalfRate:
-    """A converter of a stream of mono PCM to half its rate, 2 ms late: soxr holds back up to 60 ms at that.
+    """A converter of a stream of mono PCM to half its rate, 2 ms late. soxr would hold back up to 60 ms.
 
     Its filter, a windowed sinc of 63 taps, passes up to 0.45 of the new rate, and damps by 45 dB and more from 0.55 on.
-    Of each frame comes half as many samples, from the first one on.
+    Each frame gives half as many samples, from the first frame on.
 
     Raises:
         MissingExtraError: numpy, which is installed with soxr, is missing.
@@ -204,7 +204,7 @@ class RateConverter:
         return rest + self._resampler.convert(pcm)
 
     def convert_in_parts(self, pcm: bytes, from_hz: int) -> Iterator[bytes]:
-        """Yield what `convert()` returns, a second of input at a time: audio of a low rate grows up to some hundred
+        """Yield the output of `convert()` for a second of input at a time: audio of a low rate grows up to some hundred
         times.
         """
         size = 2 * from_hz if from_hz != self.to_hz else len(pcm) or 1
@@ -212,12 +212,12 @@ class RateConverter:
             yield self.convert(pcm[begin : begin + size], from_hz)
 
     def finish(self) -> bytes:
-        """End the input and return the rest of the output; the next input begins a new stream."""
+        """End the input and return the rest of the output; the next input starts a new stream."""
         resampler, self._resampler = self._resampler, None
         return b"" if resampler is None else resampler.finish()
 
     def reset(self) -> None:
-        """Discard the rest of the output; the next input begins a new stream."""
+        """Discard the rest of the output; the next input starts a new stream."""
         self._resampler = None
 
 
@@ -231,7 +231,7 @@ def resampler_of(from_hz: int, to_hz: int) -> Resampler | LinearResampler:
 
 @functools.lru_cache
 def longest_lag(from_hz: int, to_hz: int) -> float:
-    """Return the seconds of audio that a resampler holds back at most, as 1 s of silence shows."""
+    """Return the largest amount of audio that a resampler holds back, in seconds, measured with 1 s of silence."""
     resampler, longest, made = resampler_of(from_hz, to_hz), 0.0, 0
     for taken in range(step := from_hz // 1000, from_hz, step):
         made += len(resampler.convert(pcm_tools.silence(step))) // 2

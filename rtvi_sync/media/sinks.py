@@ -35,7 +35,7 @@ class BytesSink:
     """A sink that keeps the bot's audio in memory, bit exact; further sessions append to it.
 
     Args:
-        max_bytes: beyond it the sink ends with a `device_error`.
+        max_bytes: limit in bytes; beyond it the sink ends with a `device_error`.
     """
 
     def __init__(self, max_bytes: int = 256 * 1024 * 1024) -> None:
@@ -48,12 +48,12 @@ class BytesSink:
 
     @property
     def pcm(self) -> bytes:
-        """Return all audio received so far; may be called from any thread at any time."""
+        """All audio received so far. Any thread may read it at any time."""
         return b"".join([*self._chunks])
 
     @property
     def sample_rate_hz(self) -> int | None:
-        """Return the bot's sample rate; None until audio was received."""
+        """The bot's sample rate; None until audio was received."""
         return self._rate
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> None:
@@ -89,17 +89,17 @@ class WavSink:
     The file has the sample rate of the first audio, which it holds bit exact. Later audio of another rate is
     resampled: by soxr if the extra `resample` is installed, else by linear interpolation.
 
-    The first audio, or the end of the first session, creates the file or overwrites it; a `connect()` that fails does
+    The first audio, or the end of the first session, creates the file or overwrites it. A `connect()` that fails does
     not touch it. From then on it is a valid WAV file at any time: even if the process is killed, all but the last
-    0.25 s of the written audio can be read. After each session the file is complete and no descriptor is left open;
-    further sessions of the same object append to it, or create another one if the application has moved it away. A file
-    that something else has put in its place is left as it is: the sink fails.
+    0.25 s of the written audio can be read. After each session the file is complete and no descriptor is left open.
+    Further sessions of the same object append to it, or create another one if the application has moved it away. If
+    another file has taken its place, that file stays unchanged, and the sink fails.
 
     Args:
-        path: the file to write; its directory must exist. The constructor neither creates nor changes the file.
+        path: the file to write; its directory must exist. The constructor does not create or change the file.
 
     Raises:
-        ValueError: the name is that of a file of another format, such as ``answer.mp3``.
+        ValueError: the name has the ending of another format, such as ``answer.mp3``.
         DeviceError: no file can be written there; `.type` is "not-found", "permissions" or "unknown".
     """
 
@@ -130,7 +130,7 @@ class WavSink:
 
     @property
     def lease_key(self) -> str:
-        """Return the file, which one session uses at a time: two sinks would overwrite each other's audio."""
+        """The file, which one session uses at a time: two sinks would overwrite each other's audio."""
         return os.path.realpath(self.path)
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> None:
@@ -199,7 +199,7 @@ class WavSink:
             raise file_error(f"Cannot write {self.path}", "speaker", error) from error
 
     def _is_moved_away(self) -> bool:
-        """Return whether only the file is gone. A directory that is gone may return with the file, which then grows."""
+        """Return whether only the file is gone. If its directory is gone, both may return, and the file then grows."""
         try:
             self.path.stat()
         except OSError as error:
@@ -240,9 +240,9 @@ class WavSink:
         return self._file
 
     def _check_identity(self, file: io.FileIO) -> None:
-        """Raise unless it is the recording: has its size, or is the same file, which was not completed.
+        """Raise unless the file is the recording: it has the recording's size, or is the same file, not completed.
 
-        A volume that is mounted again may have another number, and another recording may have the place of this one.
+        A volume that is mounted again may have another number, and another recording may have taken this one's place.
         """
         found = os.fstat(file.fileno())
         is_whole = found.st_size == pcm_tools.WAV_HEADER_BYTES + self._size
@@ -264,11 +264,11 @@ class CallbackSink:
 
     Args:
         fn: `fn(pcm, sample_rate_hz)`; may block, see `AudioSink`.
-        on_drop: `on_drop()` is called when the user has interrupted the bot: the audio queued for
-            `fn` is discarded, and `fn` should discard the audio that it has not played yet.
+        on_drop: `on_drop()`, called when the user has interrupted the bot. The audio queued for `fn` is discarded, and
+            `fn` should discard its unplayed audio.
 
     Raises:
-        TypeError: one of them cannot be called so, or is a coroutine or generator function.
+        TypeError: a function does not take these arguments, or is a coroutine or generator function.
     """
 
     def __init__(self, fn: Callable[[bytes, int], object], on_drop: Callable[[], object] | None = None) -> None:
@@ -299,7 +299,7 @@ def _check_writable(path: Path) -> None:
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise DeviceError(f"Cannot write {path}: it is no file. Give the path of a WAV file", devices=("speaker",))
-        os.close(os.open(path, os.O_RDWR))  # opened, because only the system knows what it allows
+        os.close(os.open(path, os.O_RDWR))  # opened, because only the system knows the permissions
     except FileNotFoundError:
         _check_directory(path)
     except OSError as error:
@@ -307,7 +307,7 @@ def _check_writable(path: Path) -> None:
 
 
 def _is_file(file: io.FileIO, written: os.stat_result) -> bool:
-    """Whether the number of an open file is still that of the file that was opened."""
+    """Return whether the number of an open file still belongs to the file that was opened."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), written)
     except OSError:

@@ -1,7 +1,7 @@
 """The slots of a client: its microphone, speaker, camera and screen, opened, replaced and closed.
 
-A slot lives as long as its client and is empty between sessions. It owns what the application has chosen, what is open
-for that, its track, and its status.
+A slot lives as long as its client and is empty between sessions. It owns the application's choice, the component that
+is open for that choice, its track, and its status.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ _UPDATED: dict[Kind, RTVIEvent] = {
     "cam": RTVIEvent.CAM_UPDATED,
 }
 _TOO_SLOW = (
-    "it takes audio more slowly than the bot sends it, and the oldest goes first. Let the sink return faster, or raise "
+    "it takes audio more slowly than the bot sends it, so the oldest is dropped. Let the sink return faster, or raise "
     "max_queued_audio_bytes"
 )
 _TOO_FAST = (
-    "the bot sends audio faster than it is played, two minutes of it wait, and the oldest goes first. Let the bot send "
-    "in real time, or give the client a sink, which takes audio at any speed"
+    "the bot sends audio faster than it plays: two minutes wait, and the oldest is dropped. Let the bot send in real "
+    "time, or give the client a sink, which takes audio at any speed"
 )
 _LOCAL = Participant(id="local", name="", local=True)
 
@@ -65,20 +65,19 @@ _LOCAL = Participant(id="local", name="", local=True)
 # A class has only one base with slots, and `ClientStats` has two bases.
 @attrs.frozen(kw_only=True, slots=False, eq=False, repr=False)
 class MediaCounters(Record):
-    """The numbers of media failures that did not end the session, since it began.
+    """The counters of media failures that did not end the session, since its start.
 
     Attributes:
         mic_underruns: chunks of 20 ms of silence that were sent because the source was late.
-        mic_delayed: seconds by which the audio of a source was sent later because this process was too busy; only
-            pauses of over 1 s count.
-        mic_max_delay: seconds by which a chunk of a source was sent later than it was due, at most: how late the thread
-            was that sends.
-        mic_dropped: chunks of 20 ms that were recorded and not sent because they were read too late, or that were
+        mic_delayed: seconds by which a source's audio was delayed because this process was too busy; only pauses of
+            over 1 s count.
+        mic_max_delay: longest delay, in seconds, of a source's chunk beyond its due time: how late the sending thread
+            was.
             dropped by a `PushSource`.
-        speaker_underruns: how often the speaker had nothing to play during the bot's speech.
-        speaker_dropped_seconds: audio of the bot that the sink or speaker was too slow for, did not take before the
-            session ended, or lost because it failed.
-        video_dropped: images of the camera and the screen that the transport was too slow for.
+        speaker_underruns: number of times that the speaker had nothing to play during the bot's speech.
+        speaker_dropped_seconds: seconds of the bot's audio that were lost, because the sink or speaker was too slow,
+            did not take them before the session ended, or failed.
+        video_dropped: images of the camera and the screen that were dropped because the transport was too slow.
         bot_frames_ignored: audio frames of the bot with an unsupported sample rate or number of channels.
     """
 
@@ -123,18 +122,18 @@ class Slot(Generic[P, T]):
     called on any thread, and does not block.
 
     Args:
-        media: what the slot is part of.
-        kind: of the device.
-        given: what the application has chosen.
+        media: the media that the slot is part of.
+        kind: kind of the device.
+        given: the application's choice.
 
     Attributes:
         kind: as given.
-        given: what the application has chosen, for the current and later sessions.
-        choice: what was opened last in this session: the same, or the source or sink of a file.
-        component: what records or plays; None in an empty slot.
-        track: of what the component records; None for a speaker and an empty slot.
+        given: the application's choice, for the current and later sessions.
+        choice: the choice that was opened last in this session: as given, or the source or sink of a file.
+        component: the recorder or player; None in an empty slot.
+        track: track of the component's recording; None for a speaker and an empty slot.
         info: the device in use, or the one to be opened; None: an unopened default device, or an object.
-        status: of the device.
+        status: status of the device.
     """
 
     # Held while a component is put in or halted, if that must not overlap with its use.
@@ -147,7 +146,8 @@ class Slot(Generic[P, T]):
         # Replaced in single steps, on any thread.
         self.info: MediaDeviceInfo | None = None
         self.status: DeviceStatus = _UNINITIALIZED
-        # The rest is of one session, and written under `Media.lock`; other threads read the first three without it.
+        # The fields below belong to one session, and are written under `Media.lock`; other threads read the first three
+        # without it.
         self.choice: Any = None
         self.component: P | None = None
         self.track: T | None = None
@@ -157,7 +157,7 @@ class Slot(Generic[P, T]):
         self._abandoned: list[Any] = []  # replaced components that did not end in time
         self._lost: Counter[str] = Counter()  # losses of components that have ended
 
-    # What the kinds differ in.
+    # The differences between the kinds.
 
     def _make(self, choice: Any, deadline: Deadline) -> P:
         """Open a device, or lease a source or sink, and return the component for it. May block.
@@ -173,17 +173,17 @@ class Slot(Generic[P, T]):
         raise NotImplementedError
 
     def _make_track(self) -> T | None:
-        """Return a track for what the component records; None for a speaker."""
+        """Return a track for the component's recording; None for a speaker."""
         return None
 
     def _surrender(self, old: P, new: P) -> None:
-        """Give the new component what the old one leaves undone."""
+        """Give the new component the unfinished work of the old one."""
 
     # -- state ---------------------------------------------------------------------------------------------------------
 
     @property
     def works(self) -> bool:
-        """Return whether what is in the slot has not failed."""
+        """True if the component has not failed."""
         return not (isinstance(self.component, Device) and self.component.has_failed)
 
     def needs(self, choice: object) -> bool:
@@ -196,7 +196,7 @@ class Slot(Generic[P, T]):
         )
 
     def holds(self, choice: Any) -> bool:
-        """Return whether a choice is in the slot and goes on."""
+        """Return whether a choice is in the slot and still works."""
         return self.component is not None and not self.component.ended and choice == self.choice
 
     def reset(self) -> None:
@@ -205,7 +205,7 @@ class Slot(Generic[P, T]):
         self._leaving, self._abandoned, self._lost = [], [], Counter()
 
     def after_fork_in_child(self) -> None:
-        """Forget what is in the slot, which is the parent process's."""
+        """Forget the component, which is the parent process's."""
         self.component = self.track = None
 
     def add_losses(self, counts: Counter[str]) -> None:
@@ -223,7 +223,7 @@ class Slot(Generic[P, T]):
     # -- status --------------------------------------------------------------------------------------------------------
 
     def set_status(self, state: Literal["uninitialized", "initializing", "granted"]) -> None:
-        """Record the status of what does not fail, and publish it if it changed."""
+        """Record a status other than a failure, and publish it if it changed."""
         self._publish_status(_STATUS[state])
 
     def set_info(self, info: MediaDeviceInfo | None) -> None:
@@ -251,7 +251,7 @@ class Slot(Generic[P, T]):
         self._media.publish(event, as_device_error(self.kind, None, error))
 
     def _object_failed(self, thing: object, error: BaseException) -> None:
-        """Do the same for an exception of a source or sink."""
+        """Record and publish an exception of a source or sink, as `failed()` does."""
         self.failed(as_device_error(self.kind, thing, error))
 
     def _publish_status(self, status: DeviceStatus) -> None:
@@ -267,10 +267,10 @@ class Slot(Generic[P, T]):
         Args:
             choice: None, a device id, or an object.
             deadline: limit for a device to open; beyond it the device is considered hung.
-            session: the caller's.
+            session: the caller's session.
 
         Raises:
-            DeviceError, MissingExtraError: it cannot be opened, or the session has ended meanwhile.
+            DeviceError, MissingExtraError: the choice cannot be opened, or the session has ended.
         """
         self.set_status("initializing")
         try:
@@ -287,10 +287,10 @@ class Slot(Generic[P, T]):
         """Open the application's choice and replace the component by it; the track continues.
 
         Raises:
-            DeviceError, MissingExtraError: it cannot be opened; the present component continues.
+            DeviceError, MissingExtraError: the choice cannot be opened; the present component continues.
         """
         if self.component is not None and self.component.ended and choice == self.choice:
-            self._end(self.component)  # its lease is on what is opened again
+            self._end(self.component)  # its lease is on the object that is opened again
         try:
             component = self._make(choice, Deadline(OPEN_TIMEOUT))
         except DeviceError as error:
@@ -327,7 +327,7 @@ class Slot(Generic[P, T]):
             self._end(self.component)
 
     def _put_in(self, component: P, choice: Any, session: object) -> bool:
-        """Put an open component in; if the session has ended meanwhile, end it and return False."""
+        """Put an open component in. If the session has ended, end the component and return False."""
         # A new speaker first gets the audio that the old one has not played.
         with self._exclusive:
             old = self.component
@@ -356,10 +356,10 @@ class Slot(Generic[P, T]):
         return True
 
     def start(self, session: object, *senders: Any) -> None:
-        """Let the component send from now on, and each that is put in later; the bot is ready.
+        """Let this component and each later one in this slot send: the bot is ready.
 
         Args:
-            session: the caller's.
+            session: the caller's session.
             senders: the arguments of the component's `start()`.
         """
         with self._media.lock:
@@ -371,7 +371,7 @@ class Slot(Generic[P, T]):
             component.start(*senders)
 
     def pause(self) -> None:
-        """Let nothing that is or will be in the slot send any more in this session."""
+        """Stop sending from this slot, now and later in this session."""
         with self._media.lock:
             self._senders = None
             senders = self._sending_now()
@@ -379,7 +379,7 @@ class Slot(Generic[P, T]):
             sender.halt()
 
     def _sending_now(self) -> list[Any]:
-        """Return what sends; called under the lock."""
+        """Return the components that send; called under the lock."""
         return [self.component] if self.component is not None else []
 
     def _publish_track(self, track: AudioTrack | VideoTrack) -> None:
@@ -394,7 +394,7 @@ class Slot(Generic[P, T]):
     # -- closing -------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End the component and the track; the session goes on without. May block."""
+        """End the component and the track; the session continues without them. May block."""
         with self._media.lock:
             component, track = self._take_out()
         if track is not None:
@@ -403,7 +403,7 @@ class Slot(Generic[P, T]):
             self._end(component)
 
     def _take_out(self) -> tuple[P | None, T | None]:
-        """Empty the slot, and return what was in it; called under the lock."""
+        """Empty the slot, and return its component and track; called under the lock."""
         component, self.component = self.component, None
         track, self.track = self.track, None
         if component is not None:
@@ -414,7 +414,7 @@ class Slot(Generic[P, T]):
         """Empty the slot at the end of the session; called under the lock.
 
         Returns:
-            The components that are to be halted and joined, those that were abandoned before, and the track.
+            The components to halt and join, the components that were abandoned before, and the track.
         """
         component, track = self._take_out()
         self._senders = None
@@ -443,7 +443,7 @@ class Slot(Generic[P, T]):
                 self._abandoned.append(component)
 
     def _still_plays(self, component: Any, deadline: Deadline) -> bool:  # noqa: ARG002 - for the speaker
-        """Wait while a component plays what it has; return whether it still does at the deadline."""
+        """Wait while a component plays its queued audio; return whether it still does at the deadline."""
         return False
 
     def _count(self, component: Any) -> None:
@@ -464,13 +464,13 @@ class MicSlot(Slot["AudioSender | DeviceMic", AudioTrack]):
     """The microphone, and the sources that speak in its place.
 
     Attributes:
-        level: of what is sent.
+        level: level of the sent audio.
     """
 
     level: LevelMeter
     # Written under `Media.lock`: the sources in the microphone's place in order, each with its sender; the last of
     # them, which alone is sent (None: the microphone is); senders that were removed, and may still be in a call of
-    # their source; and what sends, from the moment the bot is ready.
+    # their source; and the target of the audio, from the moment the bot is ready.
     _inserted: dict[AudioSender, AudioSource]
     _in_place: AudioSource | None = None
     _removed: list[AudioSender]
@@ -483,7 +483,7 @@ class MicSlot(Slot["AudioSender | DeviceMic", AudioTrack]):
         self._inserted, self._removed = {}, []
         self._in_place = self._direct = None
         # Held while audio is sent: when the speaker changes, the microphone's thread and the scheduler's must not both
-        # send. Re-entrant, because the transport may end the session meanwhile.
+        # send. Re-entrant, because the transport may end the session during a send.
         self._sending = threading.RLock()
 
     def take_all(self) -> tuple[list[Any], list[Any], AudioTrack | None]:
@@ -519,7 +519,7 @@ class MicSlot(Slot["AudioSender | DeviceMic", AudioTrack]):
         return self._media.settings.mic
 
     def _is_sent(self) -> bool:
-        """Return whether a source that is the microphone is to be sent now; called for each chunk."""
+        """Return whether a source in the microphone's role should be sent now; called for each chunk."""
         return self._media.settings.mic and self._in_place is None
 
     def _make_track(self) -> AudioTrack:
@@ -528,13 +528,13 @@ class MicSlot(Slot["AudioSender | DeviceMic", AudioTrack]):
     def _sender(
         self, choice: AudioSource, enabled: Callable[[], bool], place: AudioSource | None, deadline: Deadline
     ) -> AudioSender:
-        """Lease a source and return what sends it; may block in the application's `sample_rate_hz`.
+        """Lease a source and return its sender. May block in the application's `sample_rate_hz`.
 
         Args:
             choice: the source.
-            enabled: returns whether it is to be sent now; called for each chunk.
+            enabled: returns whether the source should be sent now; called for each chunk.
             place: see `_publish()`.
-            deadline: limit of the wait, of 2 s at most, for what has used the source before and still closes it.
+            deadline: limit of the wait, of 2 s at most, for an earlier user of the source that still closes it.
 
         Raises:
             DeviceError: the source cannot be used.
@@ -563,7 +563,7 @@ class MicSlot(Slot["AudioSender | DeviceMic", AudioTrack]):
         """See `Slot.start()`.
 
         Args:
-            session: the caller's.
+            session: the caller's session.
             schedule: times the audio of sources.
             send_audio: see `MediaPort.start()`.
         """
@@ -575,10 +575,10 @@ class MicSlot(Slot["AudioSender | DeviceMic", AudioTrack]):
     def insert(self, source: AudioSource, deadline: Deadline) -> AudioSender:
         """Let a source speak in the microphone's place, even if that is off, and silence after it, until `remove()`.
 
-        A source that speaks so already waits meanwhile. May block, in the application's code.
+        An earlier source in the microphone's place waits until then. May block, in the application's code.
 
         Args:
-            source: it is not the client's microphone.
+            source: the source, which is not the client's microphone.
             deadline: limit of the wait for a source that is still being closed.
 
         Raises:
@@ -599,7 +599,7 @@ class MicSlot(Slot["AudioSender | DeviceMic", AudioTrack]):
                 devices=("mic",),
                 type="in-use",
             )
-        # The lease makes a source unique among those that are inserted.
+        # The lease makes a source unique among the inserted ones.
         sender = self._sender(source, lambda: self._in_place is source, source, deadline)
         with self._media.lock:
             direct = self._direct if self._media.session is session else None
@@ -614,9 +614,9 @@ class MicSlot(Slot["AudioSender | DeviceMic", AudioTrack]):
         return sender
 
     def remove(self, sender: AudioSender) -> None:
-        """Let what spoke before, the microphone at last, speak again; does not block.
+        """Let the previous source, or the microphone, speak again. Does not block.
 
-        A source that is in `read()` is closed when that returns, and is in use until then.
+        A source that is in `read()` is closed when the call returns, and is in use until then.
         """
         sender.halt()
         with self._media.lock:
@@ -630,7 +630,7 @@ class MicSlot(Slot["AudioSender | DeviceMic", AudioTrack]):
             last.look()
 
     def _send(self, place: AudioSource | None, send_audio: SendAudio, pcm: bytes, sample_rate_hz: int) -> None:
-        """Send audio of a source, or of the microphone (None), while that is to be sent."""
+        """Send audio of a source, or of the microphone (None), if it is the one to send."""
         with self._sending:
             if self._in_place is place:
                 send_audio(pcm, sample_rate_hz)
@@ -639,7 +639,7 @@ class MicSlot(Slot["AudioSender | DeviceMic", AudioTrack]):
         """Hand recorded or sent audio to the readers of the tracks; called on the sending thread, for each chunk.
 
         Args:
-            place: the source in the microphone's place that it is of; None: it is of the microphone.
+            place: the source in the microphone's place that recorded the audio; None: the microphone.
             pcm, sample_rate_hz: the audio.
             timestamp: monotonic time.
         """
@@ -660,7 +660,7 @@ class SpeakerSlot(Slot[Speaker, AudioTrack]):
     Attributes:
         speaking: held while the bot's audio is handed to the speaker, and while the speaker is interrupted, replaced or
             halted, so that the audio stays in order. The I/O thread and the thread that replaces the speaker hold it
-            for some milliseconds, `Media.lock` inside of it. Re-entrant, because a finalizer may run meanwhile.
+            for some milliseconds, `Media.lock` inside of it. Re-entrant, because a finalizer may run at any time.
     """
 
     speaking: AbstractContextManager[object] = contextlib.nullcontext()
@@ -713,12 +713,12 @@ class SpeakerSlot(Slot[Speaker, AudioTrack]):
         """Log and publish the start of a run of losses.
 
         Args:
-            seconds: of audio lost so far.
+            seconds: seconds of audio lost so far.
         """
         self._dropped(self.choice, seconds, _TOO_FAST if is_device(self.choice) else _TOO_SLOW)
 
     def _still_plays(self, component: Any, deadline: Deadline) -> bool:
-        """Let a sink take the queued audio; it may go on with that while the new component already plays."""
+        """Let a sink take the queued audio; it may continue while the new component already plays."""
         if not isinstance(component, QueuedSpeaker):
             return False
         goes_on = component.drain(deadline, END_TIMEOUT)
@@ -732,9 +732,9 @@ class SpeakerSlot(Slot[Speaker, AudioTrack]):
         """Wait until a sink has its audio and is closed at the end of the session.
 
         Args:
-            sink: it was halted.
-            deadline: for calls that have to return.
-            flush: for a sink that still takes queued audio.
+            sink: the sink, which was halted.
+            deadline: limit for calls that have to return.
+            flush: limit for a sink that still takes queued audio.
             patience: seconds without a completed call after which a sink is considered hung.
 
         Returns:
@@ -792,7 +792,7 @@ def rate_of(source: AudioSource) -> int:
     """Return the sample rate of a source; may block in the application's `sample_rate_hz`.
 
     Raises:
-        DeviceError: it has none that can be used.
+        DeviceError: the source has no usable rate.
     """
     try:
         return pcm_tools.check_rate(source.sample_rate_hz)
@@ -806,7 +806,7 @@ def as_device_error(kind: Kind, thing: object, error: BaseException) -> DeviceEr
     """Convert an exception to a `DeviceError`.
 
     Args:
-        kind: of the device.
+        kind: kind of the device.
         thing: the source or sink that raised the exception, or None.
         error: the exception.
     """

@@ -33,12 +33,12 @@ class SourceRun:
 
     @property
     def sent(self) -> bool:
-        """Return whether all of it was sent."""
+        """True if the whole source was sent."""
         return self._sent
 
     @property
     def is_over(self) -> bool:
-        """Return whether nothing more will be sent."""
+        """True if the run is over: nothing more will be sent."""
         return self._over.is_set()
 
     def all_sent(self) -> None:
@@ -54,7 +54,7 @@ class SourceRun:
                 self._calls.pop()()
 
     def when_over(self, call: Callable[[], object]) -> None:
-        """Call something when the run is over, on whichever thread; at once if it is. It must not block."""
+        """Call something when the run is over, on any thread; at once if it is over. The call must not block."""
         self._calls.append(call)
         if self.is_over:
             self.end()
@@ -74,18 +74,18 @@ class PackagedSource:
 
     @property
     def sample_rate_hz(self) -> int:
-        """Return the samples per second."""
+        """The samples per second."""
         return self._sample_rate_hz
 
     @property
     def is_endless(self) -> bool:
-        """Return whether it is known to have no end."""
+        """True if the source is known to have no end."""
         return False
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block until all of this source was sent to the bot in the current session.
 
-        Never waits for a session to begin: while no session uses this source, the result is that of the last session,
+        Never waits for a session to start: while no session uses this source, the result is the last session's,
         or False. A session uses it from the device phase of `connect()` until the session ends. May be called from any
         thread.
 
@@ -101,7 +101,7 @@ class PackagedSource:
         return run is not None and run.wait(timeout)
 
     def begin_run(self) -> SourceRun:
-        """Begin the use by a session that has leased this source."""
+        """Start the use by a session that has leased this source."""
         self._run = run = SourceRun()
         return run
 
@@ -115,7 +115,7 @@ class MemorySource(PackagedSource):
 
     @property
     def is_endless(self) -> bool:
-        """Return whether it has no end."""
+        """True if the source has no end."""
         return self.total_frames is None
 
     def samples(self, start: int, frames: int) -> bytes:
@@ -125,7 +125,7 @@ class MemorySource(PackagedSource):
     def read(self, frames: int) -> bytes:
         """Return the next samples, for applications that read the source themselves.
 
-        A session always starts at the beginning.
+        A session always starts at the first sample.
         """
         COUNT_OR_ZERO.check(frames=frames)
         data = self.samples(self._position, frames)
@@ -133,7 +133,7 @@ class MemorySource(PackagedSource):
         return data
 
     def close(self) -> None:
-        """Rewind to the beginning."""
+        """Rewind to the first sample."""
         self._position = 0
 
 
@@ -142,7 +142,7 @@ class BytesSource(MemorySource):
 
     Args:
         pcm: signed 16-bit little endian mono samples.
-        sample_rate_hz: their rate.
+        sample_rate_hz: sample rate of the samples.
 
     Raises:
         ValueError: the number of bytes is odd, or the rate is out of range.
@@ -160,7 +160,7 @@ class BytesSource(MemorySource):
 
     @property
     def pcm(self) -> bytes:
-        """Return all samples."""
+        """All samples."""
         return self._pcm
 
     def samples(self, start: int, frames: int) -> bytes:
@@ -171,19 +171,19 @@ class BytesSource(MemorySource):
 class WavSource(BytesSource):
     """A source of the audio of a file; the constructor reads the whole file, so that it can report a wrong path.
 
-    It reads WAV files of 8, 16, 24 and 32-bit PCM, floating point, µ-law and A-law, and, with the extra `files`, what
-    soundfile reads: FLAC, Ogg, MP3 and others. It sends 16-bit mono (the mean of up to 32 channels), bit exact if the
-    file is 16-bit mono and keeps its sample rate.
+    It reads WAV files of 8, 16, 24 and 32-bit PCM, floating point, µ-law and A-law. With the extra `files` it also
+    reads the formats of soundfile: FLAC, Ogg, MP3 and others. It sends 16-bit mono (the mean of up to 32 channels), bit
+    exact if the file is 16-bit mono and keeps its sample rate.
 
     Args:
         path: an audio file of at most 256 MiB.
-        sample_rate_hz: the rate to which the audio is converted; None: it keeps the file's. Pipecat's bots do not
-            convert what comes by WebSocket: they hear it at the speed of their own rate, which is 16 kHz by default.
+        sample_rate_hz: the rate to which the audio is converted. None: the file's rate. Pipecat's bots do not convert
+            audio over WebSocket: they hear it at the speed of their own rate, which is 16 kHz by default.
 
     Raises:
         DeviceError: there is no such file (`.type` "not-found"), it may not be read ("permissions"), or it is no
-            audio file or has no audio ("unknown"); the message says what to do.
-        MissingExtraError: only soundfile can read the file, and that is not installed.
+            audio file or has no audio ("unknown"). The message has advice.
+        MissingExtraError: only soundfile can read the file, and soundfile is not installed.
     """
 
     def __init__(self, path: str | os.PathLike[str], sample_rate_hz: int | None = None) -> None:
@@ -191,7 +191,7 @@ class WavSource(BytesSource):
         pcm_tools.RATE.or_none.check(sample_rate_hz=sample_rate_hz)
         self.path: Path = Path(path)
         if self.path.is_fifo() and self.path.resolve().exists():
-            # One without a name, as of a shell's <(command), has an end, and does not block when it is opened.
+            # A pipe without a name, as of a shell's <(command), has an end, and does not block when it is opened.
             raise DeviceError(
                 f"Cannot use the audio file {self.path}: it is a named pipe. Write its audio to a file, or, to send it "
                 "as it arrives, in raw 16-bit samples, open the pipe and pass CallbackSource(lambda frames: "
@@ -221,7 +221,7 @@ class WavSource(BytesSource):
 
     @property
     def is_outdated(self) -> bool:
-        """Return whether the file has changed since it was read. A missing one or a pipe cannot be read again."""
+        """True if the file has changed since it was read. A missing one or a pipe cannot be read again."""
         if self._version is None:
             return False
         try:
@@ -231,7 +231,7 @@ class WavSource(BytesSource):
 
 
 def _version_of(found: os.stat_result) -> tuple[int, ...] | None:
-    """Return what differs if a file has changed; None: it is no file that can be read again."""
+    """Return the values that change with a file; None if it is no file that can be read again."""
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else None
 
 
@@ -290,15 +290,15 @@ class ToneSource(MemorySource):
 
 
 class CallbackSource(PackagedSource):
-    """A source that calls a function for audio on its own thread, up to 1 s ahead of what is sent.
+    """A source that calls a function for audio on its own thread, up to 1 s before the audio is sent.
 
     Args:
         fn: `fn(frames)` returns up to `frames` samples of PCM and may block; `b""` ends the source. If the function is
             late, silence is sent instead.
-        sample_rate_hz: rate of what `fn` returns.
+        sample_rate_hz: rate of the audio from `fn`.
 
     Raises:
-        TypeError: `fn` cannot be called so, or is a coroutine or generator function.
+        TypeError: `fn` does not take this argument, or is a coroutine or generator function.
     """
 
     def __init__(self, fn: Callable[[int], bytes], sample_rate_hz: int = 16_000) -> None:

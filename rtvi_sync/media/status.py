@@ -1,4 +1,4 @@
-"""The data of the events of media, and what publishes them."""
+"""The data of media events, and the publisher of events."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class DeviceStatus(Record):
 
     @property
     def reason(self) -> str | None:
-        """Return the error's type: "not-found", "in-use", "permissions" or "unknown"; None without an error."""
+        """The error's type: "not-found", "in-use", "permissions" or "unknown"; None without an error."""
         return self.error.type if self.error is not None else None
 
 
@@ -57,7 +57,7 @@ class AudioLevel(Record):
 class AudioDroppedData(Record):
     """A loss of the bot's audio at a sink or speaker; the data of `audio_dropped`.
 
-    The event is published once at the start of each run of losses. It is published once more for audio that a sink has
+    The event is published once at the start of each run of losses. It is published again for audio that a sink has
     not taken when the session ends or the sink is replaced. `stats().speaker_dropped_seconds` counts all losses.
 
     Attributes:
@@ -76,7 +76,7 @@ class Participant(Record):
     Attributes:
         id: "local" or "bot".
         name: display name.
-        local: whether it is the user of this client.
+        local: True for the user of this client.
     """
 
     id: str

@@ -14,23 +14,23 @@ from .resample import RateConverter
 JITTER: Final = 0.05
 # Seconds that a bot may send ahead.
 _MAX_AHEAD = 60.0
-# Seconds without a frame after which a converter gives what it holds back: less than `StereoFile` lags behind.
+# Seconds without a frame after which a converter returns its rest: less than the lag of `StereoFile`.
 _STALE = 0.1
 _FRAME_BYTES = 4
 _MAX_BYTES: Final = pcm_tools.WAV_HEADER_BYTES + pcm_tools.MAX_WAV_DATA_BYTES
 
 
 class StereoChannel:
-    """The audio of one side that is not in the file yet: each frame at its place. Places are samples of the file.
+    """The audio of one side that is not in the file yet, with each frame at its place. Places are samples of the file.
 
-    A frame that comes within 50 ms of the end of the audio before it continues that. Of the bot, so does a frame that
-    comes earlier, because it is played after what is there; and one that comes later leaves silence before it. The
-    user's frames are heard as they come, so beyond 50 ms they are moved to their moment in either direction. Else two
+    A frame within 50 ms of the end of the audio before it continues that audio. The bot's frames are played one after
+    the other: an earlier frame also continues the audio, and a later one leaves silence before it. The user's frames
+    are heard as they arrive, so beyond 50 ms they are moved to their time of arrival in either direction. Otherwise two
     clocks would drift apart.
 
     Args:
-        rate_hz: Of the file.
-        is_user: Whose audio it is.
+        rate_hz: Sample rate of the file.
+        is_user: True for the user's audio, False for the bot's.
     """
 
     def __init__(self, rate_hz: int, *, is_user: bool) -> None:
@@ -49,9 +49,9 @@ class StereoChannel:
         """Place a frame; return its place and its length, or None if it is too far ahead, and lost.
 
         Args:
-            t: When it came, in seconds since the file began.
-            pcm: Its samples.
-            rate_hz: Its rate.
+            t: Time of arrival, in seconds since the start of the file.
+            pcm: Samples of the frame.
+            rate_hz: Sample rate of the frame.
         """
         due = round(t * self._rate)
         gap = due - self.end
@@ -61,7 +61,7 @@ class StereoChannel:
         if moves or rate_hz != self._source_rate:
             self.finish_run()
             self._start = self.end = max(due if moves else self.end, self.first)
-            del self._pcm[2 * (self.end - self.first) :]  # a user's frame that is moved back replaces what is there
+            del self._pcm[2 * (self.end - self.first) :]  # a user's frame that is moved back replaces the audio there
             self._source_rate, self._taken, self._made = rate_hz, 0, 0
         begin = self.end
         self._taken += len(pcm) // 2
@@ -73,10 +73,10 @@ class StereoChannel:
         offset = 2 * (self._start + self._made - self.first)
         self._made += len(pcm) // 2
         self._pcm += bytes(max(0, offset - len(self._pcm)))
-        self._pcm += pcm[max(0, -offset) :]  # what comes too late for its place is left out
+        self._pcm += pcm[max(0, -offset) :]  # audio that is too late for its place is left out
 
     def finish_run(self) -> None:
-        """Take what the converter holds back; the next frame starts a run."""
+        """Take the rest of the audio from the converter. The next frame starts a run."""
         if self._source_rate:
             rest = self._converter.finish()
             missing = 2 * (self.end - self._start - self._made)
@@ -84,7 +84,7 @@ class StereoChannel:
             self._source_rate = 0
 
     def cut(self, t: float) -> int:
-        """Forget what would have been heard after `t`; return how many samples that are."""
+        """Drop the audio that would have been heard after `t`; return the number of its samples."""
         place = max(round(t * self._rate), self.first)
         if place >= self.end:
             return 0
@@ -94,7 +94,7 @@ class StereoChannel:
         return dropped
 
     def take(self, until: int) -> bytes:
-        """Return the audio from `first` to a place, which is `first` from now on. Silence at its end is left out."""
+        """Return the audio from `first` to a place, which becomes `first`. Silence at its end is left out."""
         if self.end < until + _STALE * self._rate:
             self.finish_run()
         size = 2 * (until - self.first)
@@ -105,17 +105,17 @@ class StereoChannel:
 
 
 class StereoFile:
-    """A WAV file of 16 bit that is written from its start to its end, both sides at the same time.
+    """A WAV file of 16 bit that is written from start to end, both sides at the same time.
 
-    `write()` is told up to when, because frames may still come for the last moments. The silence before a frame takes
-    no room on the disk, where the system supports that.
+    `write()` takes the time up to which to write, because frames may still arrive for the last moments. The silence
+    before a frame takes no room on the disk, where the system supports that.
 
     Args:
-        path: Of the file, which must not exist.
-        rate_hz: Of both channels.
+        path: Path of the file, which must not exist.
+        rate_hz: Sample rate of both channels.
 
     Raises:
-        OSError: It cannot be created.
+        OSError: The file cannot be created.
     """
 
     def __init__(self, path: Path, rate_hz: int) -> None:
@@ -134,22 +134,22 @@ class StereoFile:
         return self.user.first
 
     def write(self, until: float, max_bytes: int = _MAX_BYTES) -> bool:
-        """Write the audio up to a moment, then the sizes in the header; return whether there was room for it.
+        """Write the audio up to a time, then the sizes in the header; return whether there was room for it.
 
         Args:
-            until: Seconds since the file began. No frame may be placed before it any more.
-            max_bytes: The file has at most this size.
+            until: Seconds since the start of the file. No frame may be placed before it any more.
+            max_bytes: Limit of the file's size.
 
         Raises:
-            OSError: It cannot be written. What it had is still a valid file.
+            OSError: The file cannot be written. Its earlier content is still a valid file.
         """
         return self._write(max(self.written, int(until * self.rate_hz)), max_bytes)
 
     def close(self, max_bytes: int = _MAX_BYTES) -> bool:
-        """Write what is left, and close the file; return whether there was room for it.
+        """Write the rest of the audio, and close the file; return whether there was room for it.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: The file cannot be written.
         """
         with self.file:
             for channel in (self.user, self.bot):
@@ -170,7 +170,7 @@ class StereoFile:
             self.file.seek(pcm_tools.WAV_HEADER_BYTES + _FRAME_BYTES * first)
             try:
                 write_all(self.file, stereo)
-            finally:  # a disk that gets full has taken the first of it
+            finally:  # a full disk has taken the first part
                 data_bytes = self.file.tell() - pcm_tools.WAV_HEADER_BYTES
                 self._write_header(data_bytes // _FRAME_BYTES * _FRAME_BYTES)
         return place == wanted
@@ -185,8 +185,8 @@ def create(path: Path) -> io.FileIO:
     """Create a file that only this user may read, and return it unbuffered.
 
     Raises:
-        FileExistsError: There is one.
-        OSError: It cannot be created.
+        FileExistsError: The file exists.
+        OSError: The file cannot be created.
     """
     return io.FileIO(os.fspath(path), "x", opener=lambda name, flags: os.open(name, flags, 0o600))
 

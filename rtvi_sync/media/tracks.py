@@ -26,7 +26,7 @@ class TrackFrames(Iterator[F]):
 
     @property
     def dropped(self) -> int:
-        """Return the number of frames that this reader lost because it was too slow."""
+        """The number of frames that this reader lost because it was too slow."""
         return self._queue.dropped
 
     def queued(self) -> list[F]:
@@ -45,8 +45,9 @@ class TrackFrames(Iterator[F]):
         return self._queue.get_queued()
 
     def shrink(self, buffer: float, burst: float = 0.0) -> None:
-        """Keep no more than `buffer` from now on, but up to `burst` of what has come within as many seconds. Called by
-        the session.
+        """Keep no more than `buffer` from now on. Called by the session.
+
+        Frames that have arrived within as many seconds as `buffer` may exceed it, up to `burst`.
         """
         self._queue.shrink(buffer, burst)
 
@@ -90,12 +91,12 @@ class Track(Generic[F]):
 
     @property
     def enabled(self) -> bool:
-        """Return False while the microphone is muted, the camera is off, or a device has failed."""
+        """False while the microphone is muted, the camera is off, or a device has failed."""
         return self._enabled()
 
     @property
     def ready_state(self) -> Literal["live", "ended"]:
-        """Return "live" until the session has ended or the device is closed for good, then "ended"."""
+        """The state: "live" until the session has ended or the device is closed for good, then "ended"."""
         return "ended" if self._ended else "live"
 
     def end(self) -> None:

@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class TurnAudio(Record):
-    """What one side said in a turn. False in a condition if there is none.
+    """The audio of one side in a turn. False in a condition if there is none.
 
     Attributes:
         pcm: signed 16-bit little endian samples, mono.
-        sample_rate_hz: samples per second; that of the first frame, to which frames of other rates were converted. 0 if
+        sample_rate_hz: samples per second: the rate of the first frame, to which other frames were converted. 0 if
             there is no audio.
-        truncated: some is missing: of the bot's audio what exceeds `max_turn_audio`, of the user's what was said more
-            than a minute before its end, of either what a slow handler has held up for too long.
+        truncated: True if audio is missing: the bot's audio beyond `max_turn_audio`, the user's audio more than a
+            minute before its end, or audio that a slow handler has held up for too long.
     """
 
     pcm: bytes = attrs.field(default=b"", repr=lambda pcm: f"<{len(pcm)} bytes>")
@@ -50,36 +50,36 @@ class TurnAudio(Record):
 
     @property
     def seconds(self) -> float:
-        """Return the duration."""
+        """The duration."""
         return len(self.pcm) / 2 / self.sample_rate_hz if self.sample_rate_hz else 0.0
 
     @property
     def wav(self) -> bytes:
-        """Return the audio as the bytes of a WAV file."""
+        """The audio as the bytes of a WAV file."""
         return wav_header(self.sample_rate_hz or 16_000, len(self.pcm)) + self.pcm
 
     def _repr_html_(self) -> str | None:
-        """Return what a notebook shows as the value of a cell: a player. None, for the repr, if there is no audio."""
+        """Return the value of a cell for a notebook: a player. None, for the repr, if there is no audio."""
         if not self:
             return None
         return f'<audio controls src="data:audio/wav;base64,{base64.b64encode(self.wav).decode()}"></audio>'
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a WAV file. If the disk is full, it has what could be written.
+        """Write a WAV file. If the disk is full, the file has the first part of the audio.
 
         Raises:
-            ValueError: the name is that of a file of another format, such as ``answer.mp3``.
+            ValueError: the name has the ending of another format, such as ``answer.mp3``.
             UsageError: there is no audio.
-            OSError: it cannot be written.
+            OSError: the file cannot be written.
         """
         PATH.check(path=path)
         check_wav_name(path)
         if not self:
             why = (
-                "all of it is missing: raise max_turn_audio, and let handlers return sooner"
+                "all of it was dropped. Raise max_turn_audio, and let handlers return sooner"
                 if self.truncated
-                else "this side of the turn was not heard. Typed words have no audio, nor has an answer that was not "
-                "spoken, or that came over a transport without audio. Check it first: `if turn.audio:`"
+                else "this side of the turn was not heard. It was typed or not spoken, or the transport carries no "
+                "audio. Check first: `if turn.audio:`"
             )
             raise UsageError(f"There is no audio to save in {os.fspath(path)[:200]}: {why}")
         write_wav(path, self.pcm, self.sample_rate_hz)
@@ -87,7 +87,7 @@ class TurnAudio(Record):
     def play(self) -> None:
         """Play the audio on the default loudspeaker, and return when it was played. Any thread may call it.
 
-        Ctrl-C stops it. Each call opens the loudspeaker for itself, beside that of a client.
+        Ctrl-C stops it. Each call opens the loudspeaker again, beside a client's own.
 
         Raises:
             MissingExtraError: no library for it is installed; the extra `audio` installs one.

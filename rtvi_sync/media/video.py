@@ -33,7 +33,7 @@ class Pace:
 
     @property
     def remaining(self) -> float:
-        """Return the seconds that `wait()` would wait now."""
+        """The seconds that `wait()` would wait now."""
         return 0.0 if self._due is None else max(0.0, self._due - monotonic())
 
     def wait(self) -> int:
@@ -68,7 +68,7 @@ class PackagedVideo(abc.ABC):
 
     @property
     def remaining(self) -> float:
-        """Return the seconds until the next image is due, for a thread that does something else until then."""
+        """The seconds until the next image is due, for a thread that does something else until then."""
         pace: Pace | None = getattr(self._opened(), "pace", None)  # a camera has a pace of its own
         return 0.0 if pace is None else pace.remaining
 
@@ -98,7 +98,7 @@ class CameraSource(PackagedVideo):
 
     Args:
         device_id: id of a device in `client.get_all_cams()`; None: the default.
-        width, height: in pixels.
+        width, height: size of the images, in pixels.
         fps: images per second. The camera uses the nearest mode that it has; each frame states its size.
         backend: finds and opens cameras; None: OpenCV.
 
@@ -129,7 +129,7 @@ class CameraSource(PackagedVideo):
 
     @property
     def device(self) -> MediaDeviceInfo | None:
-        """Return the device that the calling thread has open, or None."""
+        """The device that the calling thread has open, or None."""
         stream: CameraStream | None = self._opened()
         return stream.device if stream is not None else None
 
@@ -141,12 +141,12 @@ class FileVideoSource(PackagedVideo):
     """The video of a file in real time, for machines without a camera.
 
     Reads the formats of OpenCV: MP4, AVI, WebM, and images, which repeat. The audio of the file is not used. The video
-    starts from the beginning whenever the camera is turned on.
+    restarts whenever the camera is turned on.
 
     Args:
         path: a file. A pattern such as "frames/%03d.png" is a series of images.
         fps: frames per second; None: the file's rate, 25 for images.
-        loop: True: start again at the end. False: the video ends there until the camera is turned on again.
+        loop: True to start again at the end. False: the video ends there until the camera is turned on again.
 
     Raises:
         MissingExtraError: OpenCV is not installed; the extra `video` installs it.
@@ -186,7 +186,7 @@ class _FileStream:
         stated = self._capture.get(cv2.CAP_PROP_FPS)
         low, high = _FILE_FPS
         self.pace = Pace(fps or (stated if low <= stated <= high else _DEFAULT_FPS))
-        self._frames = 0  # since the beginning of the file
+        self._frames = 0  # since the start of the file
         self._image: Any = None  # the latest
 
     def read(self) -> VideoFrame | None:
@@ -211,7 +211,7 @@ class _FileStream:
         return capture
 
     def _next(self) -> bool:
-        """Read the next image, after the last one from the beginning if it loops; return False at the end."""
+        """Read the next image, or the first after the last if the video loops; return False at the end."""
         taken, image = self._capture.read()
         if not taken and self._loop:
             if self._frames == 1:
@@ -257,12 +257,12 @@ class ScreenSource(PackagedVideo):
 
     @property
     def device_id(self) -> str:
-        """Return the monitor's number, which identifies it in errors."""
+        """The monitor's number, which identifies it in errors."""
         return str(self.monitor)
 
     @property
     def device(self) -> MediaDeviceInfo:
-        """Return the monitor as a device."""
+        """The monitor as a device."""
         return MediaDeviceInfo(device_id=self.device_id, kind="videoinput", label=f"screen {self.monitor}")
 
     def _open(self) -> VideoSource:
@@ -296,7 +296,7 @@ class _ScreenStream:
         try:
             shot = self._grabber.grab(self._area)
         except self._mss.ScreenShotError as error:
-            raise _screen_error(f"Cannot read the screen any more: {error}", error) from error
+            raise _screen_error(f"Cannot read the screen: {error}", error) from error
         return VideoFrame(image=shot.rgb, width=shot.width, height=shot.height, timestamp=timestamp)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What an error or a refusal of a server means, and what to do about it: the one table, and the texts made of it."""
+"""The meaning of errors and refusals of a server, and advice about them: the one table, and the texts made of it."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from ..protocol.record import Record
 from ..protocol.text import one_line
 from .urls import Origin, is_private_host, origin, printable, url_fault
 
-# -- the table: by purpose of a request and status of the refusal, what to do -----------------------------------------
+# -- the table: by purpose of a request and status of the refusal, the advice -----------------------------------------
 
 _HEADERS_REQUIRED = "Set params.headers to the headers that the server requires"
-_START_HEADERS_REQUIRED = "Set headers= of connect(url) or start_bot(), or params.headers, to what the server requires"
+_START_HEADERS_REQUIRED = "Set headers= of connect(url) or start_bot(), or params.headers, as the server requires"
 _RUNNER_START = "(a Pipecat runner's start endpoint ends in /start)"
 _ITS_HEADERS = "Pass headers= that the server requires"
 _WRONG_PATH = "Check the path of ws_url: it may not be a WebSocket's, or a proxy in front does not pass WebSockets on"
@@ -55,10 +55,10 @@ class Purpose(Record):
     """The purpose of a request: its errors, and the advice by status of a refusal.
 
     Attributes:
-        does: What the endpoint does, as in "the endpoint that ...".
-        headers: Sent unless the caller has one of that name.
-        advice: By status, a sentence that says what to do.
-        other: The advice for other statuses; from 500 on it is the server's log.
+        does: The endpoint's purpose, as in "the endpoint that ...".
+        headers: Sent unless the caller has set a header of that name.
+        advice: By status, a sentence of advice.
+        other: The advice for other statuses; from 500 on, the advice is to read the server's log.
         refused: The class of the error if the server refuses.
         failed: The class of the error if the server cannot be reached, or the answer broke off.
         late: The class of the error if the limit has passed.
@@ -77,7 +77,7 @@ class Purpose(Record):
     no_url: type[RTVIError] = _REFUSED
 
     def advice_for(self, status: int) -> str:
-        """Return what to do about a refusal; "": nothing in particular."""
+        """Return the advice about a refusal; "" if there is none."""
         return self.advice.get(status, "See the server's log" if status >= 500 else self.other)
 
     @property
@@ -111,8 +111,8 @@ OFFER = Purpose(
         400: "The bot may serve one client at a time (ConnectionMode.SINGLE), and have one: end that session",
         401: _ITS_HEADERS,
         403: _ITS_HEADERS,
-        404: "Check the URL (in Pipecat it ends in /start or in /api/offer); a session that "
-        "/start has begun ends if nobody connects to it",
+        404: "Check the URL (in Pipecat it ends in /start or in /api/offer); a session "
+        "from /start ends if no client connects to it",
         405: "Check the URL of the offer (in Pipecat it ends in /api/offer)",
         422: "The server expects another form of the offer than Pipecat's: check webrtc_url",
     },
@@ -139,7 +139,7 @@ UPLOAD = Purpose(
     advice={
         401: _HEADERS_REQUIRED,
         403: _HEADERS_REQUIRED,
-        404: "The server does not know the session any more: connect again",
+        404: "The server no longer knows the session: connect again",
         413: "Put the file where the bot can read it, and send its URL",
     },
     refused=RequestRejectedError,
@@ -164,7 +164,7 @@ _OF_PATH = (200, 400, 403, 404, 405, 426)
 
 
 def websocket_advice(status: int, url: SplitResult, server: str) -> str:
-    """Return what to do about a refusal of a WebSocket.
+    """Return the advice about a refusal of a WebSocket.
 
     Args:
         status: The status of the refusal.
@@ -199,7 +199,7 @@ def origin_of(url: str, purpose: Purpose = CONNECT) -> Origin:
 
 # The keys of a refusal's reason: early Pipecat servers use `info`, FastAPI `detail`, many others the last two.
 _REASON_KEYS = ("info", "detail", "error", "message")
-# How nginx, Apache and Go answer plain HTTP at a port with TLS.
+# The answers of nginx, Apache and Go to plain HTTP at a port with TLS.
 _TLS_REQUIRED = rb"HTTP request (was sent )?to (an )?HTTPS|plain HTTP to an SSL-enabled"
 _SECONDS = r"\d{1,9}"
 _HTTP_DATE = r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT"
@@ -218,7 +218,7 @@ def refusal(
     advice: str = "",
     doubt: str = "",
 ) -> str:
-    """Return the text of the error for a refusal: what failed, why, and what to do next.
+    """Return the text of the error for a refusal: the failed request, the reason, and the advice.
 
     Args:
         what: The start of the text, as in "http://host/connect answered".
@@ -229,7 +229,7 @@ def refusal(
         challenge: The value of its header WWW-Authenticate.
         authorization: The value of the request's header Authorization.
         scheme: The scheme of the URL.
-        advice: A sentence, without its period, unless the answer itself says what to do.
+        advice: A sentence, without its period, unless the answer itself gives advice.
         doubt: A sentence that follows the advice, without its period.
     """
     if status == 400 and scheme in ("http", "ws") and re.search(_TLS_REQUIRED, body):
@@ -302,7 +302,7 @@ class NoHTTPError(OSError):
 
 
 class ProxyError(ConnectionError):
-    """The error of a proxy that cannot be used. The text names the proxy and says what to do.
+    """The error of a proxy that cannot be used. The text names the proxy and gives advice.
 
     Attributes:
         status: The status of its refusal, or None.
@@ -315,7 +315,7 @@ class ProxyError(ConnectionError):
 
 # How a TLS server may react to plain text, other than by an alert.
 _HANG_UPS = (ConnectionAbortedError, ConnectionResetError, BrokenPipeError)
-# By OpenSSL's verify code: what to do about a certificate error that no other authority would mend.
+# By OpenSSL's verify code: the advice about certificate errors that a different authority would not solve.
 _CERTIFICATES = {
     9: "Check this machine's clock, and from when on the server's certificate is valid",
     10: "The server needs a new one; check this machine's clock, too",
@@ -327,13 +327,13 @@ _CERTIFICATES = {
 def failure_text(
     error: BaseException | None, reason: str, url: SplitResult, *, advice: str, trust: str = "pass ssl_context="
 ) -> str:
-    """Return why a server cannot be reached, and what to do next.
+    """Return the reason why a server cannot be reached, and advice.
 
     Args:
         error: The exception; its causes are examined, too.
         reason: Its text, used if no better explanation is known.
-        url: The address that was to be reached.
-        advice: What to do, used with `reason`.
+        url: The address of the server.
+        advice: The advice that goes with `reason`.
         trust: How the caller sets the trusted authorities, as the start of an argument.
     """
     causes = [*_causes(error)]

@@ -111,7 +111,7 @@ def dial(url: SplitResult, network: Network, signal: AbortSignal) -> tuple[socke
 def dial_by(
     proxy: Proxy | None, url: SplitResult, network: Network, signal: AbortSignal
 ) -> tuple[socket.socket, Detach]:
-    """Do what `dial()` does by a proxy that is known already; None: without one."""
+    """Open a connection as `dial()` does, through a known proxy, or directly if `proxy` is None."""
     host, port = url.hostname or "", port_of(url)
     with naming(proxy):
         sock, detach = _connect(*((host, port) if proxy is None else proxy.address), signal)

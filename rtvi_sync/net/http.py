@@ -58,7 +58,7 @@ _MEDIA_TYPE = re.compile(r"[a-z]{1,20}/[a-z0-9.+-]{1,60}(?![^;\s])")
 
 
 class HTTPClient(Protocol):
-    """The part of an application's own client that the package uses: `httpx.Client` has it, and that of httpx2."""
+    """The part of an application's client that the package uses. `httpx.Client` and the client of httpx2 have it."""
 
     @property
     def build_request(self) -> Callable[..., Any]:
@@ -66,7 +66,7 @@ class HTTPClient(Protocol):
 
     @property
     def send(self) -> Callable[..., Any]:
-        """The method that sends one."""
+        """The method that sends a request."""
 
     def close(self) -> None:
         """Close its connections. The package never does."""
@@ -79,7 +79,7 @@ class HTTPAnswer:
     Attributes:
         document: The JSON document; ``{}`` for an empty answer.
         url: The URL that has answered, after redirects, with the user and password of the URL that was requested.
-        cookies: The cookies that the answers have set; None: there are none.
+        cookies: The cookies that the answers have set; None if there are none.
     """
 
     document: Any
@@ -502,13 +502,13 @@ class _Exchange:
         )
 
     def _read_reason(self, response: httpx.Response) -> bytes:
-        """Return the body of a refusal, as far as it is short and arrives within about 1 s."""
+        """Return the part of a refusal's body that is within the limits and arrives within about 1 s."""
         deadline, content = Deadline(_REASON_TIMEOUT), b""
         if self._stream is not None:
             self._stream.deadline = deadline
         else:
             response.request.extensions.get("timeout", {})["read"] = _REASON_TIMEOUT  # of each read from now on
-        # An error is ignored, because the body is optional; if it comes from an abort, that is raised.
+        # An error is ignored, because the body is optional; an abort is raised below.
         with contextlib.suppress(*_failures()):
             content = self._read_up_to(response, MAX_BODY_BYTES, deadline)
         self._signal.raise_if_aborted()
@@ -543,7 +543,7 @@ class _Exchange:
 
 
 def _either(name: str) -> tuple[type[Any], ...]:
-    """Return the class `name` of httpx, and that of httpx2 if the application, whose client it may be, has imported it.
+    """Return the class `name` of httpx, and of httpx2 if the application, which may use its client, has imported it.
 
     The two have the same interface, and no class in common.
     """
@@ -628,7 +628,7 @@ class _DialedStream(httpcore.NetworkStream):
         except TimeoutError:
             raise
         except OSError as error:
-            # An RTVIError is the reason of an abandoned attempt and passes, also if it is an OSError, too.
+            # An RTVIError is the reason of an abandoned attempt and passes, even if it is also an OSError.
             if isinstance(error, RTVIError):
                 raise
             raise httpcore.WriteError(str(error)) from error

@@ -39,7 +39,7 @@ class Proxy(Record):
 
     @property
     def address(self) -> tuple[str, int]:
-        """Its host and port."""
+        """The proxy's host and port."""
         return self.url.hostname or "", port_of(self.url)
 
     def __str__(self) -> str:
@@ -97,7 +97,7 @@ def proxy_for(url: str, option: str | bool | None) -> Proxy | None:
     if not proxy:
         return None
     parts = parse_url(proxy if "://" in proxy else f"http://{proxy}", "http")
-    # A password with one of /?# in it, not escaped, may look like a port and what follows it.
+    # A password with one of /?# in it, not escaped, makes the text before that character look like a port.
     if parts is not None and "@" not in parts.path + parts.query + parts.fragment:
         return Proxy(parts, origin)
     # Only a scheme is shown, because the rest may hold a password.
@@ -113,7 +113,7 @@ def proxy_for(url: str, option: str | bool | None) -> Proxy | None:
 
 
 def _proxy_of_environment(url: SplitResult) -> tuple[str | None, str]:
-    """Return the URL of the proxy for `url`, or None, and the setting that it comes from."""
+    """Return the URL of the proxy for `url`, or None, and the setting that has it."""
     scheme = {"ws": "http", "wss": "https"}.get(url.scheme, url.scheme)
     # On these two platforms a proxy may be in the settings of the system. On others, without a variable, the look-up
     # below would find nothing and go through the environment three times.

@@ -35,7 +35,7 @@ def default_context() -> ssl.SSLContext:
     """Return the default context, which checks certificates and host names and takes TLS 1.2 or later.
 
     Raises:
-        InvalidTransportParamsError: SSL_CERT_FILE or SSL_CERT_DIR names nothing that can be used.
+        InvalidTransportParamsError: SSL_CERT_FILE or SSL_CERT_DIR names no usable file or folder.
     """
     # Cached and made on demand, because loading the certificate authorities takes tens of milliseconds.
     # OpenSSL, httpx and others use the same two variables.
@@ -78,8 +78,8 @@ def warn_if_unverified(context: ssl.SSLContext) -> None:
 def wrap_socket(sock: socket.socket, context: ssl.SSLContext, **options: Any) -> ssl.SSLSocket:
     """Call `context.wrap_socket()`, and close `sock` if it fails.
 
-    Before Python 3.13 `wrap_socket()` leaves the descriptor to the garbage collector if the peer has reset the
-    connection meanwhile.
+    Before Python 3.13 `wrap_socket()` leaves the descriptor to the garbage collector if the peer has already reset the
+    connection.
 
     Raises:
         OSError: the connection or the handshake failed.
@@ -115,10 +115,10 @@ def start_tls(sock: socket.socket, context: ssl.SSLContext, host: str) -> ssl.SS
 
 
 def by_itself(call: Callable[[A], T], argument: A) -> T:
-    """Return `call(argument)`: a read or a write of a TLS socket that does not block, by the state of that socket.
+    """Return `call(argument)`: a non-blocking read or write of a TLS socket that sees only the errors of that socket.
 
-    OpenSSL has a queue of errors for each thread. CPython clears it neither after a failure nor before a call, and a
-    call that would block then raises the error of another connection: https://github.com/python/cpython/issues/148594
+    OpenSSL has a queue of errors for each thread. CPython doesn't clear it after a failure or before a call, and a call
+    that would block then raises the error of another connection: https://github.com/python/cpython/issues/148594
 
     Raises:
         OSError: this connection has failed, or one of `WOULD_BLOCK`. The queue is left empty, so only a failure outside

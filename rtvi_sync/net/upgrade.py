@@ -47,11 +47,11 @@ def open_websocket(
     """Open a WebSocket.
 
     Args:
-        url: Of it.
-        headers: Of the request.
+        url: The address of the WebSocket.
+        headers: The caller's headers of the request.
         network: TLS and proxy.
         signal: Abandons the attempt.
-        shown: What errors name in place of `url`; None: `url` itself, as `printable()` shows it.
+        shown: The URL in error texts. None: `url`, as `printable()` shows it.
 
     Returns:
         The socket, the bytes read behind the handshake, and the function that ends the watch of `signal`.
@@ -194,11 +194,11 @@ def _refusal(sock: socket.socket, head: Head, url: SplitResult, authorization: s
 
 
 def _read_reason(sock: socket.socket, head: Head) -> bytes:
-    """Return the body of a refusal, as far as it is short and arrives within 1 s."""
+    """Return the part of a refusal's body that arrives within 1 s. A long body is not read."""
     promised, body = head.field(b"content-length"), head.rest
     size = int(promised) if re.fullmatch(r"\d{1,9}", promised, re.ASCII) else 0
     deadline = Deadline(_REASON_TIMEOUT)
-    # An error is ignored, because the body is optional; if it comes from an abort, `open_websocket()` raises that.
+    # An error is ignored, because the body is optional; an abort is raised by `open_websocket()`.
     with contextlib.suppress(OSError):
         while len(body) < size <= _MAX_REASON_BYTES:
             sock.settimeout(deadline.remaining())

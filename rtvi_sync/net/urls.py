@@ -112,7 +112,7 @@ def url_fault(text: str, *schemes: str) -> str:
     if not separator:
         return f"it has no scheme; put {allowed} before it"
     if scheme.lower() not in schemes:
-        return f"it has to begin with {allowed}"
+        return f"it must start with {allowed}"
     try:
         parts = urlsplit(text)
     except ValueError:
@@ -148,7 +148,7 @@ def server_of(url: SplitResult) -> str:
 
 
 def is_private_host(host: str) -> bool:
-    """Return whether `host` is this machine or a private address, as far as is known without a name look-up."""
+    """Return whether `host` is known, without a name look-up, to be this machine or a private address."""
     try:
         return ipaddress.ip_address(host).is_private
     except ValueError:
@@ -178,7 +178,7 @@ def check_headers(headers: Mapping[str, str], own: Collection[str] = ()) -> None
 
 
 def merged_headers(*headers: Mapping[str, str]) -> dict[str, str]:
-    """Return all headers. If several have one name, in whatever case, the last one counts."""
+    """Return all headers. If several have the same name, in any case, the last one counts."""
     merged = {name.lower(): (name, value) for each in headers for name, value in each.items()}
     return dict(merged.values())
 

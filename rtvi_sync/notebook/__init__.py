@@ -2,7 +2,7 @@
 
     talk = Conversation(client)  # before client.connect()
     talk                         # the transcript, updated in this cell while other cells run
-    talk.timeline                # who said what when, and which functions were called
+    talk.timeline                # each speaker's words in time, and the called functions
     talk.audio                   # players for both sides of each turn
     talk.latency                 # a table
 
@@ -36,14 +36,14 @@ class Conversation:
     """The conversation of a client, over all its sessions, for as long as the client exists.
 
     As the last line of a cell, or passed to `display()`, it shows the transcript, which changes in place as events
-    arrive: interim words, and what the bot has not spoken yet, are faint. Elsewhere it is the transcript as text.
+    arrive. Interim words, and words that the bot has not spoken yet, are faint. Elsewhere it is the transcript as text.
 
-    Create it before the client connects, on any thread; if a session is already live, it follows from then on. It never
+    Create it before the client connects, on any thread. If a session is already live, it follows from then on. It never
     blocks the client, and does not keep it alive.
 
     Args:
         client: the client to follow; with `events="manual"` the transcript is updated inside `process_events()`.
-        keep: seconds of audio to show on each side: of the latest turns. One minute of both sides takes about 6 MB.
+        keep: seconds of audio to show on each side, from the latest turns. One minute of both sides takes about 6 MB.
 
     Raises:
         MissingExtraError: IPython is not installed.
@@ -59,7 +59,7 @@ class Conversation:
         self._make_player = IPython.display.Audio
         self._keep = keep
         self._client = weakref.ref(client)
-        # Guards what follows. Any thread may hold it, to take the client's turns.
+        # Guards the fields below. Any thread may hold it, to take the client's turns.
         self._lock = threading.Lock()
         self._turns: tuple[Turn, ...] = ()
         self._numbers: dict[int, int] = {}  # of the user's turns, from 1, by the number among all turns
@@ -79,13 +79,13 @@ class Conversation:
 
     @property
     def timeline(self) -> Timeline:
-        """The turns so far, in time: what was said and called, and how long the bot took."""
+        """The turns so far, in time: words, called functions, and the bot's response times."""
         turns, _ = self._take_turns()
         return Timeline(turns)
 
     @property
     def audio(self) -> Voices:
-        """The audio of both sides in each turn that is over, with players."""
+        """The audio of both sides in each turn that has ended, with players."""
         turns, numbers = self._take_turns()
         users = _latest([turn.user_audio for turn in turns], self._keep)
         bots = _latest([turn.audio for turn in turns], self._keep)
@@ -165,7 +165,7 @@ class Conversation:
 
 
 def _latest(side: Sequence[TurnAudio], seconds: float) -> list[TurnAudio]:
-    """Return the audio of the latest turns, as far as it fits into `seconds`; that of the others is empty."""
+    """Return the audio of the latest turns that fits into `seconds`. Earlier turns get empty audio."""
     kept: list[TurnAudio] = []
     for audio in reversed(side):
         seconds -= audio.seconds

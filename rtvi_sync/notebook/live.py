@@ -79,7 +79,7 @@ class LiveOutput:
             self._condition.wait_for(lambda: not self._publishing, _FLUSH_TIMEOUT)
 
     def _publish(self) -> None:
-        """Publish until no change has come for an interval. The body of the thread."""
+        """Publish until an interval passes without a change. The body of the thread."""
         from IPython.display import publish_display_data
 
         try:

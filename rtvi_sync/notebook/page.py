@@ -18,14 +18,14 @@ _FRAME_HEIGHT = 480
 
 
 def transcript_html(turns: Sequence[TurnRecord], status: str) -> str:
-    """Return the words of both sides; what may still change, or is not spoken yet, is faint."""
+    """Return the words of both sides. Words that may still change, or are not spoken yet, are faint."""
     lines = []
     for turn in turns:
         if user := _clean(turn.user_text):
             is_final = turn.modality != "audio" or is_heard(turn)
             lines.append(f"<div><b>you</b> {html.escape(user) if is_final else _faint('i', user)}</div>")
         if bot := _clean(turn.bot_text):
-            # A bot that tells no progress may have spoken everything.
+            # A bot that reports no progress may have spoken everything.
             said = _clean(turn.spoken_text) if turn.spoken_exact else bot
             spoken = os.path.commonprefix([bot, said])  # noqa: RUF071 - characters are meant
             rest = bot[len(spoken) :]

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Timeline:
-    """What was said and called, in time. A notebook shows it as the page of a recording does, with the table of turns.
+    """The words and called functions of the turns, in time. A notebook shows the page of a recording and a table.
 
     Attributes:
-        turns: in order.
+        turns: the turns, in order.
     """
 
     turns: tuple[Turn, ...]
@@ -42,8 +42,8 @@ class TurnPlayers:
 
     Attributes:
         number: the turn's number, from 1; None: the bot spoke first.
-        user, bot: `IPython.display.Audio` objects, each with a WAV file in `.data`: none if there was no audio, one,
-            or several if the sample rate changed.
+        user, bot: `IPython.display.Audio` objects, each with a WAV file in `.data`. Empty without audio; several if the
+            sample rate changed.
         user_seconds, bot_seconds: the duration of each side.
     """
 
@@ -62,7 +62,7 @@ class Voices:
     """The audio of each turn. A notebook shows it as a table of players, and stores the audio.
 
     Attributes:
-        turns: in order.
+        turns: the turns, in order.
     """
 
     turns: tuple[TurnPlayers, ...]

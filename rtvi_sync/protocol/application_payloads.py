@@ -49,12 +49,12 @@ def _kind(kind: str) -> str:
 class UIJobGroupData(Payload):
     """A change of a group of jobs. A known `kind` is decoded into one of the subclasses.
 
-    Bots of protocol 1.3 send it as `ui-task`, about the agents of a task; the fields have their later names here.
+    Bots of protocol 1.3 send it as `ui-task`, about the agents of a task. Here the fields have their later names.
 
     Attributes:
         kind: "group_started", "job_update", "job_completed", "group_completed".
-        job_id: the id of the group, an argument of `cancel_ui_job_group`.
-        at: milliseconds since the epoch, by the bot's clock; 0 if not sent.
+        job_id: The id of the group, an argument of `cancel_ui_job_group`.
+        at: Milliseconds since the epoch, by the bot's clock. 0 if not sent.
     """
 
     kind: str = attrs.field(converter=_kind)
@@ -65,7 +65,7 @@ class UIJobGroupData(Payload):
 @variant_of(UIJobGroupData, "kind", "group_started")
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class UIJobGroupStartedEnvelope(UIJobGroupData):
-    """A group has begun: its workers, a label to show (or None), and whether the client may cancel it."""
+    """A group has started: its workers, a label to show (or None), and whether the client may cancel it."""
 
     workers: tuple[str, ...] = attrs.field(default=(), metadata=sent_as("workers", "agents"))
     label: str | None = None

@@ -1,7 +1,7 @@
 """A faster codec than `wire` for audio frames, of which there are hundreds a second.
 
-The frames that one side sends differ only in a number, a name with a number, and the samples. So `wire` reads and
-writes the first one, and the others are matched against, and made from, its bytes.
+The frames of one side differ only in a number, a name with a number, and the samples. So `wire` reads and writes the
+first frame. The bytes of this frame are the template by which the others are matched and made.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Final
 
 from . import wire
 
-# A frame that holds only audio, up to its samples: length, id, name, length of the samples.
+# A frame that contains only audio, up to its samples: length, id, name, length of the samples.
 _HEAD: Final = (
     rb"(\x12[\x80-\xff]*[\0-\x7f])(\x08[\x80-\xff]{0,8}[\0-\x7f])?"
     rb"(?:(\x12[\0-\x7f])([ -~]*))?(\x1a[\x80-\xff]*[\0-\x7f])"
 )
-# Making a template takes as long as decoding a hundred frames, so of frames that all differ only each 64th is used.
+# Making a template takes as long as decoding a hundred frames. So if all frames differ, only each 64th makes one.
 _UPDATE_EVERY: Final = 64
 
 
@@ -26,12 +26,12 @@ class AudioFrameTemplate:
     """The pattern of the audio frames that one side sends. Used by one thread.
 
     Attributes:
-        size: in bytes; frames of another size do not match.
-        match: matches a frame of the same form as the last one that `update()` used; group 1 is its PCM. For each frame
+        size: The size in bytes. Frames of another size do not match.
+        match: Matches frames of the same form as the last one that `update()` used; group 1 is the PCM. For each frame
             that matches, `wire.read_frame()` returns the same PCM, sample rate and number of channels.
-        sample_rate: as in the frame.
-        num_channels: as in the frame.
-        seconds: the duration of one frame.
+        sample_rate: The frame's sample rate.
+        num_channels: The frame's number of channels.
+        seconds: The duration of one frame.
     """
 
     def __init__(self) -> None:
@@ -46,8 +46,10 @@ class AudioFrameTemplate:
         """Make the template from each 64th frame that did not match.
 
         Args:
-            data: the bytes of the frame.
-            pcm, sample_rate, num_channels: its content, decoded by `wire`.
+            data: The bytes of the frame.
+            pcm: Its samples, decoded by `wire`.
+            sample_rate: Its sample rate.
+            num_channels: Its number of channels.
         """
         others, self._others = self._others, self._others + 1
         if others % _UPDATE_EVERY or not (pcm and sample_rate and num_channels):

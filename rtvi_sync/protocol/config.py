@@ -48,12 +48,12 @@ def as_json(config: ConfigLike) -> list[dict[str, Any]]:
 
 
 def options_of(config: ConfigLike, service: str) -> RTVIClientConfigOption | None:
-    """Return the first entry of `service`; None if there is none."""
+    """Return the first entry of `service`, or None."""
     return next((entry for entry in config_of(config) if entry.service == service), None)
 
 
 def value_of(config: ConfigLike, service: str, option: str) -> Any:
-    """Return the value of an option; None if there is no such service or option."""
+    """Return the value of an option. None if there is no such service or option."""
     entry = options_of(config, service)
     return next((item.value for item in entry.options if item.name == option), None) if entry is not None else None
 
@@ -62,7 +62,7 @@ def with_options(config: ConfigLike, service: str, options: OptionsLike) -> Conf
     """Return the config with one or more options of a service set. New entries are appended; the order is kept.
 
     Raises:
-        TypeError: an argument is no config or no option; the message names the place.
+        TypeError: An argument is not a config or an option. The message names the wrong place.
     """
     changed = config_of(config)
     position = next((index for index, entry in enumerate(changed) if entry.service == service), len(changed))

@@ -20,15 +20,15 @@ class MismatchError(ProtocolError):
     """A JSON value has the wrong type.
 
     Args:
-        expected: the expected type.
-        value: the value; NOTHING if it is absent. It is not in the text, because it may be huge or secret.
-        path: its place in the value that the decoder was given, such as ".text".
+        expected: The expected type.
+        value: The value, or NOTHING if it is absent. Not in the text, because it may be huge or secret.
+        path: Its place in the decoded value, such as ".text".
     """
 
     def __init__(self, expected: type, value: Any, path: str = "") -> None:
         got = "nothing" if value is attrs.NOTHING else "null" if value is None else type(value).__name__
         self._what = f"expected {expected.__name__}, got {got}"
-        #: The decoder of the containing value puts the path of this value in front.
+        #: The decoder of the containing value prepends its own path.
         self.path: str = path
         super().__init__(self._what)
 
@@ -40,11 +40,11 @@ class MismatchError(ProtocolError):
 class Payload(Record):
     """The base of all payload classes.
 
-    A field without a default is required; any other may be absent or null and then has its default. `int` means a JSON
-    integer, `float` any JSON number, a tuple a JSON array, `dict[str, Any]` any JSON object, `Any` any JSON.
+    A field without a default is required. Any other field may be absent or null and then has its default. `int` means a
+    JSON integer, `float` any JSON number, a tuple a JSON array, `dict[str, Any]` any JSON object, `Any` any JSON.
 
     Attributes:
-        extra: the fields of the message that its class does not know, as received.
+        extra: The message's fields that the class does not know, as received.
     """
 
     # Not hashed, so that a payload of plain values is hashable although a dict is not.
@@ -72,11 +72,11 @@ def sent_as(*names: str) -> Mapping[str, Any]:
 
 
 ANY_SHAPE: Mapping[str, Any] = {"any_shape": True}
-"""The metadata of a field that bots fill as they like: a value of another type counts as absent and is no error."""
+"""The metadata of a field that bots fill freely: a value of another type counts as absent, and is not an error."""
 
 
 def variant_of(base: type[Payload], tag: str, value: str) -> Callable[[type[PayloadT]], type[PayloadT]]:
-    """Decorate the subclass that `base` is decoded into when its field `tag` has this value."""
+    """Decorate the subclass that `base` is decoded into if its field `tag` has this value."""
 
     def register(cls: type[PayloadT]) -> type[PayloadT]:
         _variants.setdefault(base, (tag, {}))[1][value] = cls
@@ -89,7 +89,7 @@ def decoder_of(cls: type[Payload]) -> Decoder:
     """Return the decoder of a payload class. All work that does not depend on a message is done here, once.
 
     Raises:
-        TypeError: a field has an annotation without a meaning in JSON.
+        TypeError: A field has an annotation without a meaning in JSON.
     """
     if cls not in _variants:
         return _object_decoder(cls)
@@ -114,7 +114,7 @@ def _object_decoder(cls: type[Payload]) -> Decoder:
     def decode(data: Any) -> Any:
         if type(data) is not dict:
             raise MismatchError(dict, data)
-        # Without the class's own __init__, because that of a frozen class takes twice as long.
+        # Without the class's own __init__, because the __init__ of a frozen class takes twice as long.
         payload = new(cls)
         known = 0  # how many fields of `data` are known by their first name
         for put, name, plain, absent, step in plan:
@@ -154,7 +154,7 @@ class _Step:
     convert: Decoder | None
     default: Any  # NOTHING if the field is required; `dict` for a new dict each time
     plain: type = attrs.field(init=False)  # a value of this type needs no conversion
-    absent: Any = attrs.field(init=False)  # the value if the field is absent or null; NOTHING: that takes read()
+    absent: Any = attrs.field(init=False)  # the value if the field is absent or null; NOTHING: read() finds it
 
     def __attrs_post_init__(self) -> None:
         is_plain = self.kinds and self.convert is None

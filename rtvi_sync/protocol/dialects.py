@@ -1,8 +1,8 @@
 """The message types, in one table for all versions of the protocol.
 
-It is the source of the decoding, the version check of outbound messages and the tables of docs/reference/protocol.md.
-The versions are those that Pipecat announced when it added or removed a message, by the sources of its published
-releases. A version here is (major, minor).
+The table is the source of the decoding, the version check of outbound messages and the tables of docs/reference/protocol.md. A
+version is the one that Pipecat announced when it added or removed a message, by the sources of its published releases.
+A version here is (major, minor).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ VERSIONS: Mapping[Version, tuple[str, str]] = MappingProxyType(
         (2, 2): ("1.13.0", "1.14.0"),
     }
 )
-"""Every version that a release of pipecat-ai announces, with the first and the last release that does."""
+"""Every version that a release of pipecat-ai announces, with the first and the last of these releases."""
 
 
 @attrs.frozen(eq=False, repr=False, kw_only=True)
@@ -49,17 +49,17 @@ class MessageSpec:
     """The description of one message type.
 
     Attributes:
-        type: the wire type, such as "bot-output".
+        type: The wire type, such as "bot-output".
         direction: "in": from the bot. "out": to the bot.
-        event: the event that an inbound message causes; None for outbound ones.
-        payload: the class that its data is decoded into, given by its name, such as "turn.TranscriptData"; None:
-            the data is delivered as received.
-        since: the first protocol version that knows it; None: all do.
-        until: the first protocol version that no longer knows it; None: none yet.
-        feature: its name in an `UnsupportedFeatureError`.
-        answer: the type of the inbound message that answers an outbound one and has its id; None: none does.
-        instead: the replacement for bots that no longer know it, as a sentence.
-        pipecat: the releases of Pipecat that have it, if they differ from the versions: a release may add or remove a
+        event: The event that an inbound message causes. None for outbound messages.
+        payload: The name of the class that the data is decoded into, such as "turn.TranscriptData". None: the data is
+            delivered as received.
+        since: The first protocol version that knows the message. None: all do.
+        until: The first protocol version that no longer knows it. None: none yet.
+        feature: The message's name in an `UnsupportedFeatureError`.
+        answer: The type of the inbound message that answers an outbound one and has its id. None: no answer.
+        instead: The replacement for bots that no longer know it, as a sentence.
+        pipecat: The releases of Pipecat that have it, if they differ from the versions. A release may add or remove a
             message without announcing a new version.
     """
 
@@ -79,7 +79,7 @@ class MessageSpec:
         """The class itself. Its module is imported on first use, see `load_payload()`.
 
         Raises:
-            RTVIError: the process has no descriptor left for the import.
+            RTVIError: The process has no descriptor left for the import.
         """
         if self._payload is None:
             return None
@@ -88,7 +88,7 @@ class MessageSpec:
             module = import_module(f".{kind}_payloads", __package__)
         except OSError as error:
             raise RTVIError(
-                f"What messages of the type {self.type!r} are decoded by could not be imported: {error}. Close files "
+                f"The class for messages of the type {self.type!r} could not be imported: {error}. Close files "
                 "and connections that are not needed, or raise the limit of open files (ulimit -n)"
             ) from error
         payload: PayloadClass = getattr(module, name)
@@ -99,8 +99,8 @@ class FieldSpec(NamedTuple):
     """The description of a field of outbound messages that was added or removed later than their type.
 
     Attributes:
-        since: the first protocol version that knows it.
-        until: the first protocol version that no longer knows it; None: none yet.
+        since: The first protocol version that knows the field.
+        until: The first protocol version that no longer knows it. None: none yet.
     """
 
     since: Version
@@ -111,15 +111,15 @@ class FieldSpec(NamedTuple):
 def load_payload(event: RTVIEvent) -> None:
     """Import the payload class of an event that is about to get a listener.
 
-    Not later on a thread of the session: a process that is forked while another thread imports a module cannot import
-    it.
+    Must not happen later on a thread of the session: if the process forks while another thread imports a module, the
+    child cannot import it.
     """
     for spec in INBOUND.values():
         if spec.event is event:
             spec.payload  # noqa: B018 - the property imports the module
 
 
-# By message type, each from its first message on.
+# By message type. Each is added with the type's first message.
 _decoders: dict[str, Decoder | None] = {}
 
 
@@ -127,12 +127,12 @@ def decode_payload(spec: MessageSpec, data: Any) -> Any:
     """Return the payload of a message with this data. Any thread.
 
     Args:
-        spec: the row of the message's type.
-        data: its data, plain JSON as `json.loads` returns it. None (the message has no data) counts as an empty object
-            if the type has a payload class.
+        spec: The row of the message's type.
+        data: The data, plain JSON as `json.loads` returns it. If the type has a payload class, None (a message without
+            data) counts as an empty object.
 
     Raises:
-        ProtocolError: the data does not have the shape of the type; the text names the type and the path, as in
+        ProtocolError: The data does not have the shape of the type. The text names the type and the path, as in
             "bot-output: data.text: expected str, got int".
     """
     try:
@@ -152,7 +152,7 @@ _VERSION = re.compile(r"([0-9]{1,5})\.([0-9]{1,5})(?:[.+-][0-9A-Za-z.+-]{0,40})?
 
 
 def parse_version(text: str | None) -> Version | None:
-    """Return (major, minor) of a protocol version such as "2.2.0" or "2.1"; None if it is invalid. Any thread."""
+    """Return (major, minor) of a protocol version such as "2.2.0" or "2.1". None if it is invalid. Any thread."""
     match = _VERSION.fullmatch(text or "")
     return (int(match[1]), int(match[2])) if match is not None else None
 
@@ -160,12 +160,12 @@ def parse_version(text: str | None) -> Version | None:
 def supports(name: str, bot_version: str | None) -> bool:
     """Return whether a bot knows an outbound type, or a field of one. Any thread.
 
-    The result is True if the table does not have the name, or if the bot's version is unknown or invalid, because then
-    only the bot's answer can tell.
+    Also True if the table does not have the name, or if the bot's version is unknown or invalid. In these cases only
+    the bot's answer can show it.
 
     Args:
-        name: a type of `OUTBOUND` ("send-file"), or a key of `FIELDS` ("dtmf.buttons").
-        bot_version: the protocol version of the bot's `bot-ready`, or None.
+        name: A type of `OUTBOUND` ("send-file"), or a key of `FIELDS` ("dtmf.buttons").
+        bot_version: The protocol version in the bot's `bot-ready`, or None.
     """
     spec = OUTBOUND.get(name) or FIELDS.get(name)
     version = parse_version(bot_version)
@@ -178,11 +178,11 @@ def require_feature(type: str, bot_version: str | None) -> None:
     """Check that a bot can know messages of this type, before one is sent. Any thread.
 
     Args:
-        type: the wire type of an outbound message.
-        bot_version: the protocol version of the bot's `bot-ready`, or None.
+        type: The wire type of an outbound message.
+        bot_version: The protocol version in the bot's `bot-ready`, or None.
 
     Raises:
-        UnsupportedFeatureError: bots of this version do not know the type yet, or no longer (`supports()` is False).
+        UnsupportedFeatureError: Bots of this version do not know the type yet, or no longer (`supports()` is False).
     """
     if supports(type, bot_version):
         return
@@ -250,7 +250,7 @@ def _by_type(*rows: MessageSpec) -> Mapping[str, MessageSpec]:
 
 _E = RTVIEvent
 # Config, actions and append-to-context are deprecated in all of 1.x. Pipecat 1.0.0 removed them without a new version,
-# so only the answer of a 1.x bot tells whether it still has them.
+# so only the answer of a 1.x bot shows whether it still has them.
 _REMOVED = (2, 0)
 _UP_TO_0_0_108 = "up to 0.0.108"
 _CLIENT_MESSAGES = "For newer bots, define your own client messages and use send_client_request()."
@@ -394,4 +394,4 @@ FIELDS: Mapping[str, FieldSpec] = MappingProxyType(
         "dtmf.buttons": FieldSpec(since=(2, 1)),  # any number of keys
     }
 )
-"""The fields of outbound messages that some bots that know their type do not know, by "type.field"."""
+"""The fields of outbound messages that not all bots know, although they know the type. By "type.field"."""

@@ -1,7 +1,7 @@
 """The protocol as a pure state machine: messages in, effects out.
 
-The engine knows the handshake, and which message answers which. It has no thread, no socket and no clock. A session
-passes it the messages of the transport and performs the effects in their order. One engine serves one session; one
+The engine knows the handshake and the answers to each message. It has no thread, no socket and no clock. A session
+passes it the messages of the transport, and performs the effects in their order. One engine serves one session. One
 thread at a time calls it, except for the methods that any thread may call.
 """
 
@@ -33,10 +33,10 @@ from .record import MutableRecord
 from .session_payloads import BotReadyData, RTVIClientConfigOption
 from .text import one_line
 
-# The version that this client announces. Pipecat 1.14.0 has 2.2.0; it answers an older or unknown one with a warning at
-# most.
+# The version that this client announces. Pipecat 1.14.0 has 2.2.0. To an older or unknown version it sends at most a
+# warning.
 PROTOCOL_VERSION = "2.2.0"
-# The remark of a bot about a client of another major version, and the bot's own.
+# The remark of a bot about a client of another major version. It contains the bot's own.
 _INCOMPATIBLE = r"RTVI version \S+ is not compatible with server protocol ([0-9]{1,5})\."
 
 # The types that answer a request, by its id. Any other message with an id is only an event.
@@ -54,8 +54,8 @@ class Resolve(NamedTuple):
     """A request has its answer.
 
     Attributes:
-        message: the answer.
-        waiter: the call that waits for it; None if no call does.
+        message: The answer.
+        waiter: The call that waits for it, or None.
     """
 
     message: RTVIMessage
@@ -66,9 +66,9 @@ class Reject(NamedTuple):
     """A request has failed.
 
     Attributes:
-        id: of the request.
-        error: why it failed.
-        waiter: the call that waits for the answer; None if no call does.
+        id: The id of the request.
+        error: The failure.
+        waiter: The call that waits for the answer, or None.
     """
 
     id: str
@@ -81,9 +81,11 @@ class Deliver(MutableRecord):
     """An event for the application. Each message has one, so its message and payload are only made on request.
 
     Attributes:
-        event: its type.
-        spec: of the message; None if the type is unknown.
-        type, data, id: of the message.
+        event: The event's type.
+        spec: The message's row in the table. None if the type is unknown.
+        type: The message's type.
+        data: The message's data.
+        id: The message's id.
     """
 
     event: RTVIEvent
@@ -91,7 +93,7 @@ class Deliver(MutableRecord):
     type: str
     data: Any
     id: str | None
-    # Made once: handlers, turns and functions get the same.
+    # Made once: handlers, turns and functions get the same object.
     _payload: Any = attrs.field(default=_UNDECODED, init=False, eq=False, repr=False)
 
     @property
@@ -103,7 +105,7 @@ class Deliver(MutableRecord):
         """Return the typed payload.
 
         Raises:
-            ProtocolError: the data does not have the shape of its type.
+            ProtocolError: The data does not have the shape of its type.
         """
         if self._payload is _UNDECODED:
             self._payload = decode_payload(self.spec, self.data) if self.spec is not None else self.message
@@ -118,7 +120,7 @@ class Ready(NamedTuple):
 
 
 class Interrupt(NamedTuple):
-    """The bot was interrupted: drop its audio that was not played yet."""
+    """The bot was interrupted. The session must drop its unplayed audio."""
 
 
 class Warn(NamedTuple):
@@ -150,8 +152,8 @@ class Engine:
     """The protocol state of one session, or of one conversation over HTTP.
 
     Args:
-        about: the description of this client in `client-ready`.
-        awaits_ready: the bot says that it is ready; not in a conversation over HTTP.
+        about: The description of this client in `client-ready`.
+        awaits_ready: True if the bot must report that it is ready. False in a conversation over HTTP.
     """
 
     def __init__(self, about: Mapping[str, str], *, awaits_ready: bool = True) -> None:
@@ -160,27 +162,27 @@ class Engine:
             "client-ready", {"version": PROTOCOL_VERSION, "about": dict(about)}
         )
         self.bot_ready: BotReadyData | None = None
-        #: The bot's last config, a copy, because the application gets that of the message. None: it has sent none.
+        #: The bot's last config. A copy, because the application gets the message's config. None: none was sent.
         self.config: tuple[RTVIClientConfigOption, ...] | None = None
-        #: The client's own request for a config that `bot-ready` did not contain. Its refusal is no event.
+        #: The client's own request for a config that `bot-ready` did not contain. Its refusal is not an event.
         self.config_request: RTVIMessage = RTVIMessage("get-config", {})
         #: The bot has reported that it does not hear the user now. Read by any thread.
         self.user_is_muted: bool = False
         #: The requests that the bot has not answered yet.
         self.pending: PendingRequests = PendingRequests()
         # The features that the bot has refused as unknown, though its version has them.
+        # The features that the bot has refused as unknown, although its version has them.
         self._missing: set[str] = set()
-        # The outbound types that the bot knows by its version.
         self._known: set[str] = set()
 
     @property
     def version(self) -> str | None:
-        """The protocol version of the bot; None before `bot-ready`."""
+        """The protocol version of the bot. None before `bot-ready`."""
         return self.bot_ready.version if self.bot_ready is not None else None
 
     @property
     def wants_config(self) -> bool:
-        """True if the bot has a config by its version, and has not sent it.
+        """True if bots of this version have a config, and this bot has not sent it.
 
         Pipecat 0.0.76 to 0.0.108 sends it to clients of RTVI 0.3 only.
         """
@@ -191,13 +193,13 @@ class Engine:
         """Check a message that is about to be sent, and add it to `pending` if the bot answers its type. Any thread.
 
         Args:
-            message: the message.
-            waiter: the call that waits for its answer. Call `pending.abandon()` when the wait is over.
+            message: The message.
+            waiter: The call that waits for its answer. Call `pending.abandon()` when the wait ends.
 
         Raises:
-            UnsupportedFeatureError: the bot does not know its type.
-            ValueError: there is a waiter, and no answer can be matched; or another call waits for an answer to this id.
-            BaseException: there is a waiter, and `pending.fail_all()` was called.
+            UnsupportedFeatureError: The bot does not know its type.
+            ValueError: There is a waiter, but no answer can be matched, or another call waits for an answer to this id.
+            BaseException: There is a waiter, and `pending.fail_all()` was called.
         """
         spec = OUTBOUND.get(message.type)
         if spec is not None:
@@ -217,8 +219,8 @@ class Engine:
             )
 
     def refused_as_unknown(self, type_: str, reason: str) -> UnsupportedFeatureError:
-        """Note that the bot does not know a type that it never answers, so that none is sent again; return the error
-        of that.
+        """Note that the bot does not know a type that it never answers, so that no more messages of it are sent. Return
+        the error to raise for them.
         """
         self._missing.add(OUTBOUND[type_].feature)
         return self._unsupported(type_, reason)
@@ -245,7 +247,7 @@ class Engine:
     def _skip(self, error: envelope.LimitError) -> list[Effect]:
         """Skip a message over a limit, and fail the requests that it may answer, because nothing else ends their wait.
 
-        If its type or its id cannot be read, it may answer any request.
+        If its type or id cannot be read, it may answer any request.
         """
         if self._awaits_ready and self.bot_ready is None and error.type in ("bot-ready", None):
             return [Close(ProtocolError(f"The bot's bot-ready is over a limit of this client: {error}"))]
@@ -269,7 +271,7 @@ class Engine:
         if type_ in REPLY_TYPES:
             return self._receive_answer(message, deliver)
         if type_ == "bot-interrupted":
-            # Pipecat reports what a typed text begins, but a bot that does not hear the user goes on to speak.
+            # Pipecat reports an interruption for each typed text. A bot that does not hear the user continues to speak.
             return [deliver] if self.user_is_muted else [Interrupt(), deliver]
         if type_ in ("user-mute-started", "user-mute-stopped"):
             self.user_is_muted = type_ == "user-mute-started"
@@ -303,7 +305,7 @@ class Engine:
             try:
                 self.config = tuple(configs.config_of(deliver.decode().config))
             except ProtocolError:
-                pass  # the call that waits, or the handler, gets the error
+                pass  # the waiting call or the handler gets the error
             else:
                 if asked == "update-config":
                     effects.append(attrs.evolve(deliver, event=RTVIEvent.CONFIG_UPDATED))
@@ -312,8 +314,8 @@ class Engine:
     def _receive_refusal(self, message: RTVIMessage, deliver: Deliver) -> list[Effect]:
         text = error_text(message)
         if message.id is not None and message.id == self.client_ready.id:
-            # No refusal: Pipecat warns in this way about another major version, and sends bot-ready right after. Older
-            # bots do so of a client that speaks their version, too.
+            # Not a refusal: Pipecat warns in this way about another major version, and sends bot-ready right after.
+            # Older bots send it to a client of their own version, too.
             if (theirs := re.match(_INCOMPATIBLE, text)) and int(theirs[1]) < int(PROTOCOL_VERSION[0]):
                 return []
             return [Warn(f"The bot warns about this client's protocol version: {text}")]
@@ -355,9 +357,9 @@ def _checked(message: RTVIMessage) -> envelope.Content:
 
 
 def error_text(message: RTVIMessage) -> str:
-    """Return the text of an `error` or `error-response`, which servers put in `error`, some in `message`.
+    """Return the text of an `error` or `error-response`. Most servers send it as `error`, some as `message`.
 
-    It is used in exceptions and logs, so unprintable characters become blanks, and a long text is cut.
+    The text is for exceptions and logs: unprintable characters become spaces, and a long text is cut.
     """
     data = message.data
     text: Any = None

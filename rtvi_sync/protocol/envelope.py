@@ -23,7 +23,7 @@ _raw_decode = json.JSONDecoder().raw_decode
 
 
 def _loads_bare(text: str | bytes | bytearray) -> Any:
-    """Return what `json.loads()` returns, but skip its checks for surrounding white space, which double the time."""
+    """Parse like `json.loads()`, but skip its checks for surrounding white space, which double the time."""
     if type(text) is str:
         try:
             document, end = _raw_decode(text)
@@ -36,7 +36,7 @@ def _loads_bare(text: str | bytes | bytearray) -> Any:
 
 
 def _as_json(value: Any) -> Any:
-    """Convert an enum's member or a UUID as orjson does by itself, so that both encoders write the same."""
+    """Convert an enum's member or a UUID as orjson does by itself, so that both encoders write the same text."""
     import uuid  # rarely needed
 
     if isinstance(value, enum.Enum):
@@ -63,12 +63,12 @@ else:
     _PLAIN = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 
     def _dumps_fast(document: Any) -> bytes:
-        """Return what `_dumps_bare()` returns, faster."""
+        """Encode like `_dumps_bare()`, but faster."""
         try:
             written = orjson.dumps(document, option=_PLAIN)
-        except TypeError:  # keys that are no strings, integers beyond 64 bits, subclasses; or not JSON
+        except TypeError:  # keys that are not strings, integers beyond 64 bits, subclasses; or not JSON
             return _dumps_bare(document)
-        # For NaN and infinities orjson writes null, and the standard library raises.
+        # For NaN and infinities orjson writes null, where the standard library raises.
         return written if b"null" not in written else _dumps_bare(document)
 
 
@@ -77,13 +77,13 @@ Content: TypeAlias = tuple[str, Any, str | None]
 
 LABEL = "rtvi-ai"
 
-# The deepest message seen from a bot has 8 levels. The limit keeps code that walks a payload recursively (a handler's
-# json.dumps, a repr) from running into Python's own recursion limit of 1000.
+# The deepest message seen from a bot has 8 levels. The limit keeps recursive code (a handler's json.dumps, a repr) away
+# from Python's own recursion limit of 1000.
 MAX_DEPTH = 100
 # A text with at most this many characters cannot have more levels.
 _SHALLOW = 2 * MAX_DEPTH
-# A value of three characters takes twenty times as much memory once it is parsed. The largest message seen from a bot
-# has some hundreds of values.
+# A value of three characters takes twenty times its memory once it is parsed. The largest message seen from a bot has
+# some hundreds of values.
 MAX_VALUES = 100_000
 _VALUE_BYTES = 24
 # For a text of at most this many bytes, counting the values would take longer than parsing it.
@@ -91,12 +91,12 @@ _SMALL = 256
 _SMALL_GROWS = 4
 # orjson allocates twelve times the size of its input, so the few large messages are parsed by the standard library.
 _MAX_FAST = 1_048_576
-# The closing quote is optional. If it were required, an unterminated string would be tried from each of its quotes.
+# The closing quote is optional. Otherwise an unterminated string would be searched again from each of its quotes.
 _STRING_OR_MARK = r'"[^"\\]*(?:\\.[^"\\]*)*"?|[,\[{]'
 _LARGEST_ID = 2**64
 
-# A message over a limit is not parsed, but a call may wait for it: its type and its id are before or after the data.
-_WINDOW = 1024  # the number of characters at either end that are searched
+# A message over a limit is not parsed, but a call may wait for it. Its type and id are before or after the data.
+_WINDOW = 1024  # the number of characters to search at either end
 _STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _SCALAR_MEMBER = rf'\s*{_STRING}\s*:\s*(?:{_STRING}|[^\s"\[{{,\]}}]+)\s*'
 _FIRST_MEMBERS = rf"\s*\{{((?:{_SCALAR_MEMBER},)*)"
@@ -104,11 +104,11 @@ _LAST_MEMBERS = rf"((?:,{_SCALAR_MEMBER})+)\}}\s*\Z"
 
 
 class ForeignMessageError(ProtocolError):
-    """Well-formed JSON with another label than RTVI's, or none. Such messages are skipped without a warning."""
+    """Well-formed JSON with a label other than RTVI's, or none. Such messages are skipped without a warning."""
 
 
 class LimitError(ProtocolError):
-    """A message over a limit of this client. `type` and `id` are those of the message; None: not readable."""
+    """A message over a limit of this client. `type` and `id` are the message's. None: not readable."""
 
     def __init__(self, message: str, type: str | None, id: str | None) -> None:
         super().__init__(message)
@@ -125,12 +125,12 @@ def to_json(document: Mapping[str, Any], given: Mapping[str, Any] | None = None)
     """Return the JSON text of `document`, in UTF-8.
 
     Args:
-        document: the data to send.
-        given: the application's data that it is made from, by the name that an error uses for it; None: `document`.
+        document: The data to send.
+        given: The application's data from which it is made, by the name to use in errors. None: `document`.
 
     Raises:
-        TypeError: it holds an object that is not JSON; the text names its place and its type.
-        ValueError: it holds a NaN, an infinity, a lone surrogate, a circular reference or too many levels; the text
+        TypeError: It contains an object that is not JSON. The text names its place and its type.
+        ValueError: It contains a NaN, an infinity, a lone surrogate, a circular reference or too many levels. The text
             names the place.
     """
     try:
@@ -151,9 +151,9 @@ def parse_text(text: str | bytes | bytearray) -> Content:
     """Return the content of a JSON text, without making a message of it.
 
     Raises:
-        ForeignMessageError: the label is not RTVI's.
-        LimitError: the message is over a limit.
-        ProtocolError: the text is not JSON, or not an envelope.
+        ForeignMessageError: The label is not RTVI's.
+        LimitError: The message is over a limit.
+        ProtocolError: The text is not JSON, or not an envelope.
     """
     envelope = parse_json(text)
     # A fast path for nearly every message; open_document() handles all others and the errors.
@@ -168,7 +168,7 @@ def parse_json(text: str | bytes | bytearray) -> Any:
     """Return the document in a JSON text of a peer, of any depth that Python parses.
 
     Raises:
-        ProtocolError: the text is not JSON, or over a limit.
+        ProtocolError: The text is not JSON, or over a limit.
     """
     size = len(text)
     if size > MAX_VALUES and has_too_many_values(text):
@@ -180,20 +180,20 @@ def parse_json(text: str | bytes | bytearray) -> Any:
 
 
 def estimated_size(text: str | bytes | bytearray) -> int:
-    """Return about how many bytes a JSON text takes once it is parsed, the text included."""
+    """Return about how many bytes a JSON text takes once it is parsed, including the text."""
     size = getsizeof(text)  # not the length, because in a text with an emoji each character takes four bytes
     return _SMALL_GROWS * size if size <= _SMALL else size + _VALUE_BYTES * _marks(text)
 
 
 def _marks(text: str | bytes | bytearray) -> int:
-    """Return the maximum number of values in a JSON text, minus one. It is fast."""
+    """Return the maximum number of values in a JSON text, minus one. Fast."""
     if isinstance(text, str):
         return text.count(",") + text.count("[") + text.count("{")
     return text.count(b",") + text.count(b"[") + text.count(b"{")
 
 
 def has_too_many_values(text: str | bytes | bytearray) -> bool:
-    """Return whether a JSON text has more than `MAX_VALUES` values. It does not parse it, and is fast."""
+    """Return whether a JSON text has more than `MAX_VALUES` values. Fast, because it does not parse the text."""
     if _marks(text) < MAX_VALUES:
         return False
     # Commas in strings do not count. Decoding as Latin-1 is enough, because the marks are ASCII.
@@ -215,9 +215,10 @@ def _loads_slowly(text: str | bytes | bytearray) -> Any:
 
 
 def _over_limit(text: str | bytes | bytearray, held: str) -> ProtocolError:
-    """Make the error for a text that is not parsed, with the type and id from its first and last members.
+    """Return the error for a text that is not parsed, with the type and id from its first and last members.
 
-    A nested member is not mistaken for one of the envelope: no bracket lies between the envelope's and the text's ends.
+    A nested member is not mistaken for one of the envelope's: no bracket lies between the members of the envelope and
+    the ends of the text.
     """
     first, last = (
         part if isinstance(part, str) else part.decode(errors="replace") for part in (text[:_WINDOW], text[-_WINDOW:])
@@ -255,12 +256,12 @@ def open_document(envelope: Any) -> Content:
 
 
 def too_deep(type_: str, id_: str | None) -> LimitError:
-    """Make the error for a message whose data `is_too_deep()`."""
+    """Return the error for a message whose data `is_too_deep()`."""
     return LimitError(f"A {quoted(type_)} message holds more than {MAX_DEPTH} levels (MAX_DEPTH)", type_, id_)
 
 
 def _id_of(value: Any) -> str | None:
-    """Return an id as a string. A number counts as its text, as in JSON-RPC, because an id is only looked up."""
+    """Return an id as a string. A number counts as its text, as in JSON-RPC, because ids are only looked up."""
     is_number = isinstance(value, int) and not isinstance(value, bool) and abs(value) < _LARGEST_ID
     return value if isinstance(value, str) else str(value) if is_number else None
 

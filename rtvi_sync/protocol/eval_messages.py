@@ -1,6 +1,6 @@
 """The messages of Pipecat's eval route: JSON text in each WebSocket message, audio included.
 
-All received data is untrusted, apart from being UTF-8. All functions are pure and may be called on any thread.
+All received data is untrusted, but is valid UTF-8. All functions are pure and may be called on any thread.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from .message import RTVIMessage
 from .text import one_line
 
 ReportLevel: TypeAlias = Literal["disabled", "none", "name", "arguments", "full"]
-"""How much bots from RTVI 1.2 on report of a function call; each level reports more than the one before it."""
+"""How much bots from RTVI 1.2 on report of a function call. Each level reports more than the one before it."""
 
-#: From the least detailed one on.
+#: From the least detailed to the most detailed.
 LEVELS: Final[tuple[ReportLevel, ...]] = ("disabled", "none", "name", "arguments", "full")
 
 #: The type of the bot's audio.
 BOT_AUDIO: Final = "eval-bot-audio"
 _BOT_AUDIO_MARK: Final = BOT_AUDIO.encode()
-# Bots answer no audio message; the id is only there because they require one.
+# Bots don't answer audio messages. The id is only there because they require one.
 _AUDIO_ID: Final = "audio"
 
 
@@ -48,14 +48,14 @@ def _around_audio(sample_rate_hz: int) -> tuple[bytes, bytes]:
 
 
 def may_be_bot_audio(text: bytes) -> bool:
-    """Return whether `BotAudioReader.read()` may find audio in a message; False: there is none."""
+    """Return whether `BotAudioReader.read()` may find audio in a message. False: there is none."""
     return _BOT_AUDIO_MARK in text
 
 
 class BotAudioReader:
     """A reader of the bot's audio messages, which differ only in their samples. Used by one thread.
 
-    What surrounds the samples of one message is kept, so that of the next one only the samples need be decoded.
+    The reader keeps the text around the samples of one message, so that only the samples of the next must be decoded.
     """
 
     def __init__(self) -> None:
@@ -63,15 +63,15 @@ class BotAudioReader:
         self._rate = 0
 
     def read(self, text: bytes) -> tuple[bytes, int] | None:
-        """Return the PCM and the sample rate; None if the message is another one.
+        """Return the PCM and the sample rate. None if it is another message.
 
         Raises:
-            ProtocolError: it has no valid samples, or no sample rate.
+            ProtocolError: The message has no valid samples, or no sample rate.
         """
         head, tail = self._head, self._tail
         if text.startswith(head) and text.endswith(tail):
             try:
-                # Validation makes this safe: a quote, which could end the string, is no character of base64.
+                # Validation makes this safe: a quote, which could end the string, is not a base64 character.
                 return base64.b64decode(text[len(head) : len(text) - len(tail)], validate=True), self._rate
             except binascii.Error:
                 pass
@@ -87,14 +87,14 @@ class BotAudioReader:
         except ValueError as error:  # binascii.Error, or characters that are not ASCII
             raise ProtocolError(f"The audio of {BOT_AUDIO} is not base64: {one_line(str(error))}") from None
         head, _, tail = text.partition(b'"%b"' % samples.encode())
-        # The samples may also be the text of another member, whose place would then be taken for that of the samples.
+        # The text of another member may equal the samples. Then its place would be taken for the place of the samples.
         if samples and _samples_and_rate(b'%b""%b' % (head, tail)) == ("", rate):
             self._head, self._tail, self._rate = head + b'"', b'"' + tail, rate
         return pcm, rate
 
 
 def _samples_and_rate(text: bytes) -> tuple[str, int] | None:
-    """Return the samples, in base64, and the sample rate of an audio message; None if it is another message."""
+    """Return the samples, in base64, and the sample rate of an audio message. None if it is another message."""
     try:
         kind, data, _ = envelope.parse_text(text.decode())
     except ProtocolError:

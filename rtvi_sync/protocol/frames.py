@@ -1,4 +1,4 @@
-"""The frames on the WebSocket wire as objects, for bots and tests; the client reads and writes them by `wire` alone."""
+"""The frames on the WebSocket wire as objects, for bots and tests. The client itself uses only `wire`."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class TextFrame(Record):
     """Plain text.
 
     Attributes:
-        text: the text.
-        id: number that the sender gave the frame; 0 without one.
-        name: name that the sender gave the frame; "" without one.
+        text: The text.
+        id: The sender's number for the frame. 0 without one.
+        name: The sender's name for the frame. "" without one.
     """
 
     text: str
@@ -34,12 +34,12 @@ class AudioRawFrame(Record):
     """PCM, signed 16 bit, little endian, channels interleaved.
 
     Attributes:
-        audio: the samples; `2 * num_channels` bytes for each sampling time.
-        sample_rate: samples per second and channel. Servers answer 0 with an error.
+        audio: The samples: `2 * num_channels` bytes for each sampling time.
+        sample_rate: Samples per second and channel. Servers answer 0 with an error.
         num_channels: 1 (mono) in all servers seen so far. Servers close the connection at 0.
-        id: number that the sender gave the frame; 0 without one.
-        name: name that the sender gave the frame; "" without one.
-        pts: presentation time stamp in nanoseconds, or None.
+        id: The sender's number for the frame. 0 without one.
+        name: The sender's name for the frame. "" without one.
+        pts: Presentation time stamp in nanoseconds, or None.
     """
 
     audio: bytes = attrs.field(repr=_size_repr)
@@ -52,14 +52,14 @@ class AudioRawFrame(Record):
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class TranscriptionFrame(Record):
-    """A user's speech as text. A bot treats one of a client as the output of its own speech recognition.
+    """A user's speech as text. A bot treats a client's frame like the output of its own speech recognition.
 
     Attributes:
-        text: the words.
-        user_id: the id of the user.
-        timestamp: the time of the speech, ISO 8601.
-        id: number that the sender gave the frame; 0 without one.
-        name: name that the sender gave the frame; "" without one.
+        text: The words.
+        user_id: The id of the user.
+        timestamp: The time of the speech, ISO 8601.
+        id: The sender's number for the frame. 0 without one.
+        name: The sender's name for the frame. "" without one.
     """
 
     text: str
@@ -74,7 +74,7 @@ class MessageFrame(Record):
     """One RTVI message.
 
     Attributes:
-        data: the message as JSON text.
+        data: The message as JSON text.
     """
 
     data: str
@@ -82,11 +82,11 @@ class MessageFrame(Record):
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class InterruptionFrame(Record):
-    """The bot was interrupted: its audio that was not played yet is to be dropped.
+    """The bot was interrupted. The receiver should drop its unplayed audio.
 
     Attributes:
-        id: number that the sender gave the frame; 0 without one.
-        name: name that the sender gave the frame; "" without one.
+        id: The sender's number for the frame. 0 without one.
+        name: The sender's name for the frame. "" without one.
     """
 
     id: int = 0
@@ -119,13 +119,13 @@ def encode(frame: Frame) -> bytes:
 
 
 def decode(data: bytes) -> Frame | None:
-    """Decode the bytes of one binary WebSocket message, which may have fields that are unknown here.
+    """Decode the bytes of one binary WebSocket message. It may have unknown fields.
 
     Returns:
-        The frame, or None if the bytes are well-formed and hold no known kind of frame.
+        The frame, or None if the bytes are well-formed but of an unknown kind of frame.
 
     Raises:
-        ProtocolError: the bytes are not a serialized frame, or a text in them is not UTF-8.
+        ProtocolError: The bytes are not a serialized frame, or a text in them is not UTF-8.
     """
     kind, fields = wire.read_frame(data)
     return _CLASSES[kind](**fields) if kind is not None else None

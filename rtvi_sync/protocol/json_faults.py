@@ -14,7 +14,7 @@ _MAX_DEPTH: Final = 1000
 # The search stops after this many values. Then the error has the encoder's own text.
 _MAX_NODES: Final = 100_000
 _MAX_KEY_LENGTH: Final = 40
-# Of a longer path this many first and last keys are shown.
+# A longer path is shown by this many first and last keys.
 _SHOWN_KEYS: Final = 4
 _ADVICE: Final = "Pass text, numbers, True, False, None, lists, and dicts with text as keys"
 
@@ -43,13 +43,13 @@ class _Node(NamedTuple):
 
 
 def find_fault(given: Mapping[str, Any], encode: _Encode) -> Exception | None:
-    """Return the error for a value that cannot be encoded; None if it is not found.
+    """Return the error for a value that cannot be encoded. None if the value is not found.
 
-    The error names the place and the type, and never the value, which may be secret.
+    The error names the place and the type. It never names the value, which may be secret.
 
     Args:
-        given: the application's data, by the name that the error uses for it.
-        encode: raises for a value that cannot be encoded.
+        given: The application's data, by the name to use in the error.
+        encode: A function that raises for a value that cannot be encoded.
     """
     level = [_Node(value, name) for name, value in given.items()]
     count = 0
@@ -74,7 +74,7 @@ def _children(node: _Node) -> Iterator[_Node]:
 
 
 def _fault_of(node: _Node, encode: _Encode) -> Exception | None:
-    """Return the error for a value itself, without the values that it contains; None if there is none."""
+    """Return the error for a value itself, without the values that it contains. None if there is none."""
     value = node.value
     if not isinstance(value, (dict, list, tuple)):
         return _error_of(value, encode, node, "")
@@ -90,7 +90,7 @@ def _fault_of(node: _Node, encode: _Encode) -> Exception | None:
 
 
 def _error_of(value: Any, encode: _Encode, node: _Node, what: str) -> Exception | None:
-    """Return the error for a value that contains no others, or for a key; `what` begins its description."""
+    """Return the error for a value without nested values, or for a key. Its description starts with `what`."""
     try:
         encode(value)
     except UnicodeEncodeError:

@@ -21,11 +21,11 @@ class RTVIMessage(Record):
     """One RTVI message.
 
     Attributes:
-        type: the wire type, such as "client-message".
-        data: plain JSON (what `json.loads` returns), or None for a message without data.
-        id: matches an answer to its request. A new message gets 8 random hex digits. None: the message has no id,
-            which is usual for messages of the bot. Bots refuse a message without one.
-        label: "rtvi-ai"; bots silently ignore a message with another one.
+        type: The wire type, such as "client-message".
+        data: Plain JSON, as `json.loads` returns it. None for a message without data.
+        id: Matches an answer to its request. A new message gets 8 random hex digits. None: the message has no id, as
+            usual for messages of the bot. Bots refuse a message without one.
+        label: "rtvi-ai". Bots silently ignore a message with another label.
     """
 
     type: str

@@ -1,11 +1,11 @@
-"""The equality, hash and repr of classes of attrs, made once instead of for each class.
+"""The equality, hash and repr of attrs classes, written once instead of for each class.
 
     @attrs.frozen(eq=False, repr=False)
     class Answer(Record):
         text: str
 
-attrs compiles these methods for each class again, which takes longer than all the rest of the import of its module. The
-methods here do the same, by the fields of the class.
+attrs compiles these methods again for each class, which takes longer than the rest of the module's import. The methods
+here have the same effect. They read the fields of the class.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import attrs
 
 
 class MutableRecord:
-    """The base of classes whose fields may be assigned. Their objects have no hash."""
+    """The base of classes with assignable fields. Their objects have no hash."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""The rows of a recording: their kinds, audio as stretches, and what is redacted. Pure.
+"""The rows of a recording: their kinds, the joining of audio frames, and redaction. Pure.
 
 A recording is a file of JSON lines, one row each. A row is a dict with the key ``kind``:
 
@@ -16,9 +16,9 @@ A recording is a file of JSON lines, one row each. A row is a dict with the key 
 | lost | t, side, seconds, rows, why |
 | end | t, code, initiator, error |
 
-``t`` is in seconds since the recording began. ``at``, ``n`` and ``dropped`` are samples of the WAV file. ``messages``
-is False if the transport carried none, so that those of the recording are what it told by ear; ``transcript`` is what
-the bot has said in the turn that ended at ``ended``.
+``t`` is in seconds since the start of the recording. ``at``, ``n`` and ``dropped`` are samples of the WAV file.
+``messages`` is False if the transport carried none. Then the recording's messages are the ones detected by ear, and a
+``transcript`` has the bot's words in the turn that ended at ``ended``.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ Row: TypeAlias = dict[str, Any]
 FORMAT: Final = "rtvi-recording"
 VERSION: Final = 1
 
-#: How the mark of a failed test begins.
+#: The first words of the mark of a failed test.
 TEST_FAILED: Final = "The test failed: "
 
-#: What stands for a secret.
+#: The replacement of a secret.
 MASK: Final = "***"
 
 # Characters of a string that are kept.
 _MAX_STRING = 65_536
-# Characters behind them that are looked at, so that no secret is cut in two. All of them would hold up the session,
-# because a search in megabytes lets no other thread run.
+# Characters behind them that are searched, so that no secret is cut in two. Searching all characters would delay the
+# session, because a search in megabytes lets no other thread run.
 _MARGIN = 8_192
-# A known secret that is shorter is none: it would be found in every other word.
+# A shorter text does not count as a secret, because it would be found in every other word.
 _SHORTEST_SECRET = 6
 # Seconds of audio in a stretch.
 _STRETCH = 1.0
-# Seconds by which the arrival of a frame may be off the even line of its stretch.
+# Seconds by which the arrival of a frame may differ from the even line of its stretch.
 _UNEVEN = 0.010
 _DIGITS = 6  # of a second: microseconds
-# Seconds, and samples, that no recording reaches.
+# No recording has this many seconds or samples.
 _LARGEST = 2**40
-# The keys whose values are used as what they must be, by kind. A row may lack them, but not one of audio.
+# The keys whose values are used as texts, by kind. A row may lack them, unless it is a row of audio.
 _TEXTS = {"head": ("wall", "library", "url"), "bot": ("rtvi",), "transcript": ("text",)}
 _COUNTS = ("at", "n", "frames")
 
@@ -79,10 +79,11 @@ def encode(row: Row) -> bytes:
 def decode(data: bytes) -> tuple[list[Row], bool]:
     """Return the rows of a file, in its order, and whether its last line is cut.
 
-    A line that is no row is left out, and so is one whose times, counts or texts cannot be such: a file is untrusted.
+    The file is untrusted. Lines that are not rows are left out, and so are rows whose times, counts or texts have a
+    wrong type.
 
     Raises:
-        ValueError: It is no recording, or one of a later version.
+        ValueError: It is not a recording, or one of a later version.
     """
     lines = data.split(b"\n")
     is_cut = bool(lines.pop())
@@ -106,7 +107,7 @@ def decode(data: bytes) -> tuple[list[Row], bool]:
 
 
 def loads(text: str | bytes) -> Any:
-    """Return what a JSON text holds, with None for numbers that JSON does not have: a browser reads no such page.
+    """Parse a JSON text, with None for numbers that JSON does not have, because browsers cannot read them in a page.
 
     Raises:
         ValueError, RecursionError: It is not JSON.
@@ -140,7 +141,7 @@ def _is_seconds(value: object) -> bool:
 
 
 def seconds(t: float) -> float:
-    """Return a moment as a row has it."""
+    """Return a time as rows have it."""
     return round(t, _DIGITS)
 
 
@@ -148,11 +149,11 @@ def seconds(t: float) -> float:
 
 
 class Stretches:
-    """Makes one row of the audio frames of one side that follow each other evenly and without a gap.
+    """Joins audio frames of one side into one row if they follow each other evenly and without a gap.
 
     Args:
         side: "in" for the bot, "out" for the user.
-        wav_rate_hz: Of the WAV file.
+        wav_rate_hz: The sample rate of the WAV file.
     """
 
     def __init__(self, side: Literal["in", "out"], wav_rate_hz: int) -> None:
@@ -161,12 +162,13 @@ class Stretches:
         self._frames = 0
 
     def add(self, t: float, rate_hz: int, at: int, n: int) -> list[Row]:
-        """Add a frame; return the stretches that end before it or with it.
+        """Add a frame. Return the stretches that end before it or with it.
 
         Args:
-            t: Its arrival.
-            rate_hz: Of its source.
-            at, n: Its place in the WAV file, and its length there, in samples.
+            t: The frame's arrival.
+            rate_hz: The sample rate of its source.
+            at: Its place in the WAV file, in samples.
+            n: Its length in the WAV file, in samples.
         """
         ended = [] if self._continues(t, rate_hz, at) else self.end()
         if not self._frames:
@@ -187,7 +189,7 @@ class Stretches:
         return least <= (t - self._t) / self._frames <= most
 
     def end(self) -> list[Row]:
-        """End the stretch; return it, if there is one."""
+        """End the stretch, and return it if there is one."""
         if not self._frames:
             return []
         row = {"t": seconds(self._t), "until": seconds(self._until), "kind": "audio", "dir": self._side}
@@ -197,7 +199,7 @@ class Stretches:
 
 
 def before(row: Row, place: int) -> Row | None:
-    """Return what is left of a stretch whose audio from a place on was never heard; None: nothing."""
+    """Return the part of a stretch before a place, if its audio from there on was never heard. None: none is left."""
     n, frames = place - row["at"], row["frames"]
     if n <= 0:
         return None
@@ -209,7 +211,7 @@ def before(row: Row, place: int) -> Row | None:
 
 
 def arrivals(row: Row) -> list[tuple[float, int, int]]:
-    """Return the frames of a stretch: the arrival of each, and from which sample to which it is in the WAV file."""
+    """Return the frames of a stretch: the arrival of each, and its first and last sample in the WAV file."""
     frames, at, n = row["frames"], row["at"], row["n"]
     step = (row["until"] - row["t"]) / max(1, frames - 1)
     bounds = [at + n * index // frames for index in range(frames + 1)]
@@ -218,7 +220,7 @@ def arrivals(row: Row) -> list[tuple[float, int, int]]:
 
 # -- redaction --------------------------------------------------------------------------------------------------------
 
-# Characters of a name that are looked at: a bot may send any, and some are kept.
+# Characters of a name that are searched. A bot may send any names, and some are kept.
 _LONGEST_NAME = 256
 _WORDS = r"token|secret|password|passwd|api[_-]?key|authorization|cookie|credential"
 _SECRET_NAME = re.compile(rf"(?<![a-z])(?:{_WORDS})s?(?![a-z])")
@@ -228,7 +230,7 @@ _QUERY_VALUE = re.compile(r"(?<=[?&;#])([\w.~%+-]+)=([^&;#\s\"'<>]+)")
 
 
 def is_secret_name(name: str) -> bool:
-    """Return whether the value of this name is a secret: one of the words is a whole word of it."""
+    """Return whether the value of this name is a secret: the name contains a secret word as a whole word."""
     return _is_secret_name(name[:_LONGEST_NAME])
 
 
@@ -238,7 +240,7 @@ def _is_secret_name(name: str) -> bool:
 
 
 def secrets_of(url: str | None = None, headers: Mapping[str, str] | None = None, data: Any = None) -> set[str]:
-    """Return what must not be seen of a URL (login and query), of headers, and of data (by the names in it)."""
+    """Return the secrets of a URL (login and query), of headers, and of data (by the names in it)."""
     found: set[str] = set()
     if url:
         parts = urlsplit(url)
@@ -246,7 +248,7 @@ def secrets_of(url: str | None = None, headers: Mapping[str, str] | None = None,
         found |= {value for _, value in parse_qsl(parts.query)}
         found |= {part.partition("=")[2] for part in parts.query.split("&")}
     for value in (headers or {}).values():
-        found |= {value, value.rpartition(" ")[2]}  # a scheme may stand before it, as in "Bearer ..."
+        found |= {value, value.rpartition(" ")[2]}  # a scheme may precede it, as in "Bearer ..."
         found |= {part.partition("=")[2].strip() for part in value.split(";")}
     named: list[tuple[Any, bool]] = [(data, False)]
     while named:
@@ -261,11 +263,11 @@ def secrets_of(url: str | None = None, headers: Mapping[str, str] | None = None,
 
 
 class Redactor:
-    """Takes out of rows what must not be in a file.
+    """Removes secrets from rows before they are written.
 
     Args:
         secrets: Texts that are replaced wherever they occur.
-        function: The application's: returns a row, perhaps another one, or None for no row.
+        function: The application's function. It returns a row, perhaps another one, or None for no row.
     """
 
     def __init__(self, secrets: Iterable[str] = (), function: Callable[[Row], Row | None] | None = None) -> None:
@@ -275,7 +277,7 @@ class Redactor:
         self.learn(secrets)
 
     def learn(self, secrets: Iterable[str]) -> None:
-        """Replace these from now on, too."""
+        """Replace these secrets from now on, too."""
         known = len(self._secrets)
         self._secrets |= {form for secret in secrets for form in (secret, quote(secret, safe=""), quote(secret))}
         if len(self._secrets) == known:
@@ -284,22 +286,22 @@ class Redactor:
         self._known = re.compile("|".join(map(re.escape, longest_first)))
 
     def row(self, row: Row) -> Row | None:
-        """Return what may be written of a row; None: nothing."""
+        """Return the writable form of a row. None: nothing may be written."""
         redacted: Row = self.value(row)
         return self._function(redacted) if self._function is not None else redacted
 
     def value(self, value: Any, *, is_secret: bool = False) -> Any:
-        """Return what may be written of a value of a JSON document.
+        """Return the writable form of a value of a JSON document.
 
         Args:
             value: The value.
-            is_secret: A name has said so.
+            is_secret: True if a name marks it as a secret.
         """
         kind = type(value)
         if kind is str:
             return MASK if is_secret and value else self.text(value)
         if kind is dict:
-            # An option of a config has its name as a value.
+            # In an option of a config, the name is a value itself.
             is_secret = is_secret or ("value" in value and is_secret_name(str(value.get("name"))))
             return {
                 self.text(name): self.value(each, is_secret=is_secret or is_secret_name(name))
@@ -312,7 +314,7 @@ class Redactor:
         return value
 
     def text(self, text: str) -> str:
-        """Return what may be written of a text."""
+        """Return the writable form of a text."""
         size = len(text)
         if size > _MAX_STRING:
             text = text[: _MAX_STRING + 2 * _MARGIN]
@@ -323,7 +325,7 @@ class Redactor:
         if "=" in text:
             text = _QUERY_VALUE.sub(_without_secret, text)
         if size > _MAX_STRING:
-            # Behind the margin a secret may be cut, which now ends before it.
+            # A secret behind the margin may be cut. The text now ends before it.
             end = len(text) - _MARGIN if size > _MAX_STRING + 2 * _MARGIN else len(text)
             text = f"{text[: max(0, min(_MAX_STRING, end))]}... (cut, it has {size} characters)"
         return text
@@ -334,7 +336,7 @@ def _without_secret(value: re.Match[str]) -> str:
 
 
 def message_row(t: float, side: str, text: str | bytes | bytearray) -> Row:
-    """Return the row of a message, from its JSON text. Of what is no JSON, or over a limit, only the size is kept."""
+    """Return the row of a message, from its JSON text. If it is not JSON, or over a limit, only the size is kept."""
     row: Row = {"t": t, "kind": "message", "dir": side}
     try:
         if len(text) > envelope.MAX_VALUES and envelope.has_too_many_values(text):

@@ -1,4 +1,4 @@
-"""What a message to the bot says to the language model, if it does. Pure."""
+"""The user's words to the language model in a message to the bot. Pure."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ SAYING = frozenset({"send-text", "send-file", "append-to-context", "action", "ll
 
 
 class SentText(NamedTuple):
-    """What the user says by a message.
+    """The user's words in a message.
 
     Attributes:
-        text: the words; "" if there are none, as with a file.
-        runs: the model answers now.
-        aloud: the bot is to speak the answer.
+        text: The words. "" if there are none, as with a file.
+        runs: True if the model answers now.
+        aloud: True if the bot should speak the answer.
     """
 
     text: str
@@ -26,10 +26,10 @@ class SentText(NamedTuple):
 
 
 def sent_text(message: RTVIMessage) -> SentText | None:
-    """Return what a message, which is checked, says to the model; None: nothing.
+    """Return the user's words in a checked message. None: it has none.
 
-    `send-text` and `send-file` say so from Pipecat 0.0.86 on, `append-to-context` from 0.0.76 to 0.0.108, and before
-    that the action `append_to_messages` of whatever service has it.
+    `send-text` and `send-file` have them from Pipecat 0.0.86 on, `append-to-context` from 0.0.76 to 0.0.108. Before
+    that, the action `append_to_messages` has them, in any service.
     """
     data = message.data if isinstance(message.data, Mapping) else {}
     if message.type in ("send-text", "send-file"):
@@ -60,7 +60,7 @@ def _mappings(value: Any) -> list[Mapping[str, Any]]:
 
 
 def _text(content: Any) -> str:
-    """Return the text of a content: a text itself, or parts of which some are texts."""
+    """Return the text of a content, which is a text itself, or a list of parts, some of them texts."""
     if isinstance(content, str):
         return content
     return " ".join(part["text"] for part in _mappings(content) if isinstance(part.get("text"), str))

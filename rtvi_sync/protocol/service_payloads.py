@@ -64,18 +64,18 @@ class ActionResponseData(Payload):
     result: Any = None
 
 
-# Details that bots send beside a conversation
+# Details that bots send in addition to a conversation
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class BotLLMMarkerData(Payload):
-    """A marker that the language model put into a response and that is not spoken.
+    """A marker that the language model put into a response. It is not spoken.
 
     Attributes:
-        text: the marker; "" if the response had none.
-        kind: its meaning ("complete", "short", "long"), or None.
-        raw: the response with its markers; "" if not sent.
-        markers: every marker the bot knows.
+        text: The marker. "" if the response had none.
+        kind: The meaning of the marker ("complete", "short", "long"), or None.
+        raw: The response with its markers. "" if not sent.
+        markers: Every marker the bot knows.
     """
 
     text: str

@@ -53,7 +53,7 @@ class ConfigData(Payload):
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class AboutBotData(Payload):
-    """The library that the bot is built with; None if it is not sent, or no string. Other fields are in `extra`."""
+    """The library that the bot is built with. None if it is not sent, or not a string. Other fields are in `extra`."""
 
     library: str | None = attrs.field(default=None, metadata=ANY_SHAPE)
     library_version: str | None = attrs.field(default=None, metadata=ANY_SHAPE)
@@ -61,15 +61,15 @@ class AboutBotData(Payload):
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class BotCapabilities(Payload):
-    """The capabilities of the bot in this session; None if not sent (before protocol 2.2 none is).
+    """The capabilities of the bot in this session. None if not sent, as before protocol 2.2.
 
     Attributes:
-        audio_in: it receives the user's audio.
-        audio_out: it sends audio.
-        video_in: it receives the video of the user's camera.
-        screen_in: it receives the user's screen.
-        video_out: it sends video.
-        metrics: it reports metrics.
+        audio_in: True if the bot receives the user's audio.
+        audio_out: True if the bot sends audio.
+        video_in: True if the bot receives the video of the user's camera.
+        screen_in: True if the bot receives the user's screen.
+        video_out: True if the bot sends video.
+        metrics: True if the bot reports metrics.
     """
 
     audio_in: bool | None = None
@@ -85,10 +85,10 @@ class BotReadyData(Payload):
     """The bot's answer to `client-ready`.
 
     Attributes:
-        version: the protocol version of the bot in this session ("2.2.0"); "" if not sent.
-        about: the library that the bot is built with.
-        capabilities: the capabilities of the bot.
-        config: the bot's config, or None if it sent none (bots of protocol 1.x and 2.x do not send it to this client).
+        version: The protocol version of the bot in this session ("2.2.0"). "" if not sent.
+        about: The library that the bot is built with.
+        capabilities: The capabilities of the bot.
+        config: The bot's config. None if it sent none: bots of protocol 1.x and 2.x do not send it to this client.
     """
 
     version: str = ""
@@ -103,7 +103,7 @@ class ErrorData(Payload):
     """An error that the bot reports, on its own (`error`) or as an answer (`error-response`).
 
     Attributes:
-        message: the bot's text; "" without one. The wire calls it "error" or "message".
+        message: The bot's text. "" without one. The wire calls it "error" or "message".
         fatal: True if the bot ends the session because of it.
     """
 

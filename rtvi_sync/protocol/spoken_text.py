@@ -1,4 +1,4 @@
-"""How much of a text the bot has spoken: a cursor that follows the words that it reports. Pure."""
+"""A text and the part of it that the bot has spoken: a cursor follows the words that the bot reports. Pure."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from bisect import bisect_left
 
 import attrs
 
-# What a bot speaks differs from what its model has written in spaces, punctuation, markdown and what filters take out.
-# So only letters and digits are compared, and up to this many of them may be skipped.
+# The bot's speech differs from the text of its model in spaces, punctuation, markdown, and text that filters remove. So
+# only letters and digits are compared, and up to this many of them may be skipped.
 _SKIPPED = 40
-# The limit of a text. What a bot writes beyond it is ignored.
+# The limit of a text. Further text of the bot is ignored.
 MAX_CHARACTERS = 100_000
-# All that `str.isalnum()` is false of.
+# All characters for which `str.isalnum()` is false.
 _BETWEEN_LETTERS = re.compile(r"[\W_]+")
 
 
@@ -23,13 +23,13 @@ def letters_of(text: str) -> str:
 
 @attrs.define(eq=False, repr=False)
 class SpokenText:
-    """A text that grows, and how far the bot has spoken it.
+    """A growing text, and the position up to which the bot has spoken it.
 
     Attributes:
-        text: what was written.
-        letters: its letters and digits, without case.
-        spoken_letters: how many of them were spoken.
-        unspoken_letters: how many of them are not meant to be spoken.
+        text: The written text.
+        letters: Its letters and digits, without case.
+        spoken_letters: The number of spoken letters.
+        unspoken_letters: The number of letters that are not meant to be spoken.
     """
 
     text: str = ""
@@ -45,7 +45,7 @@ class SpokenText:
         self.letters += letters_of(text)
 
     def speak(self, words: str) -> bool:
-        """Move the cursor over words that were spoken; return False if they do not come next."""
+        """Move the cursor over spoken words. Return False if they are not the next words."""
         letters = letters_of(words)
         start = self._find(letters, self.spoken_letters)
         if start is None:
@@ -54,7 +54,7 @@ class SpokenText:
         return True
 
     def locate(self, segment: str) -> int | None:
-        """Return where a segment of the text begins, in letters; None if it does not come after the last one."""
+        """Return where a segment of the text starts, in letters. None if it does not follow the last segment."""
         letters = letters_of(segment)
         start = self._find(letters, self._located)
         if start is not None:
@@ -62,7 +62,7 @@ class SpokenText:
         return start
 
     def speak_until(self, letters: int) -> None:
-        """Move the cursor to this letter, unless it was there before."""
+        """Move the cursor to this letter, unless it is there or further already."""
         self.spoken_letters = min(max(self.spoken_letters, letters), len(self.letters))
 
     def _find(self, letters: str, start: int) -> int | None:
@@ -71,7 +71,7 @@ class SpokenText:
 
     @property
     def due_letters(self) -> int:
-        """Return how many letters are meant to be spoken, and were not yet."""
+        """Return how many letters are meant to be spoken, but were not yet."""
         return max(0, len(self.letters) - self.unspoken_letters - self.spoken_letters)
 
     @property
@@ -81,7 +81,7 @@ class SpokenText:
             return ""
         if self.spoken_letters >= len(self.letters):
             return self.text
-        # The shortest beginning that has as many letters. Some letters are two without case, as "ß".
+        # The shortest prefix that has as many letters. Some letters, as "ß", become two without case.
         ends = range(len(self.text) + 1)
         end = bisect_left(ends, self.spoken_letters, key=lambda end: len(letters_of(self.text[:end])))
         while end < len(self.text) and not (self.text[end].isspace() or self.text[end].isalnum()):

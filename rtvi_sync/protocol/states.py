@@ -1,8 +1,8 @@
 """The states of a client, and the transitions between them.
 
-Rule 1: each change of a state is checked by `can_transition()`; no other place knows the order.
+Rule 1: `can_transition()` checks each change of a state. No other code knows the order.
 Rule 2: any state of a session or of a call may be followed by DISCONNECTED or ERROR. These two may be followed only by
-the first state of a session or of `start_bot()`; ERROR by DISCONNECTED too.
+the first state of a session or of `start_bot()`; ERROR also by DISCONNECTED.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .validation import BOOL, COUNT_OR_ZERO, NAME, STRING, instance_of
 
 
 class TransportState(str, Enum):
-    """State of a client and its transport; the names are those of the JavaScript client."""
+    """State of a client and its transport. The JavaScript client uses the same names."""
 
     DISCONNECTED = "disconnected"
     INITIALIZING = "initializing"
@@ -65,14 +65,14 @@ class CloseInfo(Record):
     """The end of a session, and its reason: the payload of `disconnected`.
 
     Attributes:
-        code: close code of the transport (WebSocket: RFC 6455), or None if the connection was lost without one.
-            Pipecat's bots close with 1000 both after a normal end and after a protocol error.
-        reason: the peer's text; "" without one.
-        initiator: "client", "server" or "network".
-        error: the failure, or None after a normal end. If there is no other failure, the error names the messages that
-            the application had sent and that had not reached the server.
-        reconnecting: the client is about to replace the session by itself (`ReconnectPolicy`), unless the application
-            begins or ends one first.
+        code: The transport's close code (WebSocket: RFC 6455). None if the connection broke without one. Pipecat's bots
+            close with 1000 both after a normal end and after a protocol error.
+        reason: The peer's text. "" without one.
+        initiator: The side that ended the session: "client", "server" or "network".
+        error: The failure. None after a normal end. If there is no other failure, the error names the sent messages
+            that had not reached the server.
+        reconnecting: True if the client is about to replace the session (`ReconnectPolicy`), unless the application
+            starts or ends one first.
     """
 
     code: int | None = attrs.field(default=None, validator=COUNT_OR_ZERO.or_none)
@@ -112,7 +112,7 @@ class CloseInfo(Record):
         """Return a new error for a call that needed the session.
 
         Args:
-            before: the event that the call was waiting for; "" leaves it out.
+            before: The event that the call was waiting for. "" leaves it out.
         """
         STRING.check(before=before)
         missed = f" before {before}" if before else ""
@@ -127,12 +127,12 @@ class CloseInfo(Record):
         return error
 
 
-#: How a session ends by the application's wish. One object, because each is validated when it is made.
+#: The end of a session that the application ends. One object, because each new one is validated.
 BY_CLIENT: Final = CloseInfo(initiator="client")
 
 
 def is_loss(info: CloseInfo) -> bool:
-    """Return whether a session was cut off. A normal end has the code 1000, or 1005, which stands for a close frame
-    without one (RFC 6455, section 7.4.1); WebRTC has none.
+    """Return whether a session was cut off. A normal end has the code 1000, or 1005, which means a close frame without
+    a code (RFC 6455, section 7.4.1). WebRTC has no codes.
     """
     return info.initiator == "network" or info.error is not None or info.code not in (None, 1000, 1005)

@@ -1,11 +1,11 @@
-"""The media streams of telephone providers: what their messages say, in both directions.
+"""The messages of telephone providers' media streams, in both directions.
 
-A provider opens a WebSocket to the bot, one for each call, and both send JSON text. The provider's messages are
-numbered; audio is base64, at 8 kHz. Twilio, Telnyx, Plivo and Exotel differ in names and codecs only.
+A provider opens a WebSocket to the bot, one for each call. Both sides send JSON text. The provider's messages are
+numbered; audio is base64, at 8 kHz. Twilio, Telnyx, Plivo and Exotel differ only in names and codecs.
 
 Sources: the providers' pages on media streams, and the serializers and the runner of Pipecat 0.0.108 to 1.14.0.
 
-All received data is untrusted. Everything here is pure; only `CallWriter` has a state.
+All received data is untrusted. Everything here is pure, except `CallWriter`, which has a state.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ ProviderName: TypeAlias = Literal["twilio", "telnyx", "plivo", "exotel"]
 Codec: TypeAlias = Literal["PCMU", "PCMA", "L16"]
 """G.711 µ-law, G.711 A-law, or 16-bit little endian."""
 
-#: Samples a second of every call that Pipecat's bots take.
+#: Samples per second of every call that Pipecat's bots take.
 RATE_HZ: Final = 8000
-#: The keys of a telephone; of DTMF's others, A to D, Pipecat's bots take none.
+#: The keys of a telephone. Pipecat's bots don't take the other keys of DTMF, A to D.
 KEYS: Final = frozenset("0123456789*#")
-#: The largest audio that one message may have, in bytes: a minute of 16-bit samples.
+#: The largest audio in one message, in bytes: a minute of 16-bit samples.
 MAX_PAYLOAD: Final = 1_000_000
-#: The longest name of a mark, in characters: providers send it back, and keep it until then.
+#: The longest name of a mark, in characters. Providers keep the name, and send it back.
 MAX_MARK: Final = 1000
 
 _TWILIO_ACCOUNT = "AC00000000000000000000000000000000"
@@ -46,14 +46,16 @@ _EXOTEL_MAX_COUNT, _EXOTEL_MAX_CHARACTERS = 3, 256
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class PhoneCall(Record):
-    """One call, as a provider tells a bot of it.
+    """One call, as a provider describes it to a bot.
 
     Attributes:
-        provider: which one.
-        call_id, stream_id: made by the provider, for this call.
-        from_number, to_number: of the caller and of the called bot; None: not told.
-        parameters: of the application, by name.
-        codec: of the caller's audio.
+        provider: Name of the provider.
+        call_id: The provider's id of the call.
+        stream_id: The provider's id of the call's audio stream.
+        from_number: The caller's number. None: unknown.
+        to_number: The number of the called bot. None: unknown.
+        parameters: The application's parameters, by name.
+        codec: The codec of the caller's audio.
     """
 
     provider: ProviderName
@@ -72,11 +74,11 @@ class CallAudio(NamedTuple):
 
 
 class ClearAudio(NamedTuple):
-    """The bot has the provider drop what it has not played yet."""
+    """The bot tells the provider to drop its unplayed audio."""
 
 
 class PlaybackMark(NamedTuple):
-    """The bot asks when this place of its audio is played, or the provider answers that."""
+    """The bot asks for a report when this place of its audio is played, or the provider reports it."""
 
     name: str
 
@@ -99,14 +101,15 @@ class Provider(ABC):
     """The messages of one provider.
 
     Attributes:
-        name: of the provider.
-        codecs: which the caller's audio may have; the first one is usual.
-        bot_codec: of the bot's audio, whatever the caller's is.
-        frame_seconds: how much of the caller's audio is in a message.
-        stream_key, number_key: under which names messages have the stream and their number.
-        number_type: of numbers.
-        call_key: under which name `start` has the call.
-        constant: what every message of the provider has.
+        name: The provider's name.
+        codecs: The possible codecs of the caller's audio. The first one is usual.
+        bot_codec: The codec of the bot's audio, whatever the caller's is.
+        frame_seconds: The length of the caller's audio in a message, in seconds.
+        stream_key: The key of the stream's id in messages.
+        number_key: The key of the message's number.
+        number_type: The type of message numbers.
+        call_key: The key of the call's id in `start`.
+        constant: The constant members of every message of the provider.
     """
 
     name: ClassVar[ProviderName]
@@ -125,52 +128,52 @@ class Provider(ABC):
     # -- the provider's side ------------------------------------------------------------------------------------------
 
     def check(self, call: PhoneCall) -> None:  # noqa: B027 - not every provider has limits
-        """Raise `ValueError` if the provider would not pass the numbers and the parameters of a call on."""
+        """Raise `ValueError` if the provider would not pass on the call's numbers and parameters."""
 
     def query(self, call: PhoneCall) -> Mapping[str, str]:  # noqa: ARG002 - not every provider sends one
-        """Return what the provider adds to the query of the WebSocket's URL."""
+        """Return the parameters that the provider adds to the query of the WebSocket's URL."""
         return {}
 
     def connected(self) -> dict[str, Any] | None:
-        """Return the message before `start`; None: there is none."""
+        """Return the message before `start`, or None."""
         return {"event": "connected"}
 
     @abstractmethod
     def start(self, call: PhoneCall) -> dict[str, Any]:
-        """Return the message that tells of the call, without its number."""
+        """Return the message that describes the call, without its number."""
 
     @abstractmethod
     def media(self, payload: str, chunk: int, at_ms: int, wall: float) -> dict[str, Any]:
         """Return the content of a message with audio.
 
         Args:
-            payload: in base64.
-            chunk: its number among those with audio, from 1 on.
-            at_ms: milliseconds since the start of the call.
+            payload: The audio in base64.
+            chunk: The message's number among the messages with audio, from 1.
+            at_ms: Milliseconds since the start of the call.
             wall: Unix time.
         """
 
     @abstractmethod
     def key(self, key: str, wall: float) -> dict[str, Any]:
-        """Return the message of a key, without its number."""
+        """Return the message for a pressed key, without its number."""
 
     def played(self, name: str) -> dict[str, Any]:
         """Return the message that a mark was reached, without its number."""
         return {"event": "mark", "mark": {"name": name}}
 
     def cleared(self) -> dict[str, Any] | None:
-        """Return the answer to `clear`, without its number; None: there is none."""
+        """Return the answer to `clear`, without its number. None: there is none."""
         return None
 
     def stop(self, call: PhoneCall) -> dict[str, Any] | None:
-        """Return the message that the caller has hung up, without its number; None: there is none."""
+        """Return the message that the caller has hung up, without its number. None: there is none."""
         return {"event": "stop", "stop": {self.call_key: call.call_id}}
 
     def read_bot(self, text: str | bytes) -> FromBot | None:
-        """Return what a message of the bot says; None: nothing that a provider knows.
+        """Decode a message of the bot. None: providers don't know its event.
 
         Raises:
-            ProtocolError: it is not JSON, no object, or lacks what its event needs.
+            ProtocolError: The message is not JSON or not an object, or lacks a member that its event requires.
         """
         document = _object_of(text)
         event = document.get("event")
@@ -188,7 +191,7 @@ class Provider(ABC):
     # -- the bot's side -----------------------------------------------------------------------------------------------
 
     def call_of(self, document: Mapping[str, Any]) -> PhoneCall | None:
-        """Return the call that a `start` message tells of; None: the message is another one, or another provider's."""
+        """Return the call in a `start` message. None: the message is another one, or another provider's."""
         start = _members(document, "start")
         stream_id, call_id = self._stream_in(document, start), start.get(self.call_key)
         if not (_is_id(stream_id) and _is_id(call_id) and self._is_start(document, start)):
@@ -220,7 +223,7 @@ class Provider(ABC):
         return self.codecs[0]
 
     def read_caller(self, text: str | bytes) -> FromCaller | None:
-        """Return what a message of the provider says; None: nothing that a bot has to know. Raises as `read_bot()`."""
+        """Decode a message of the provider. None: the bot doesn't need it. Raises as `read_bot()`."""
         document = _object_of(text)
         event = document.get("event")
         if event == "media":
@@ -240,7 +243,7 @@ class Provider(ABC):
         return self._of_bot(call, {"event": self._audio_event, "media": media})
 
     def bot_clear(self, call: PhoneCall) -> bytes:
-        """Return the JSON text by which the bot drops what is not played yet."""
+        """Return the JSON text by which the bot drops its unplayed audio."""
         return self._of_bot(call, {"event": self._clear_event})
 
     def bot_mark(self, call: PhoneCall, name: str) -> bytes:
@@ -291,7 +294,7 @@ class Twilio(Provider):
 
 
 class Telnyx(Provider):
-    """Telnyx's media streams. The bot's audio is µ-law, also in a call of A-law: Pipecat sends no other."""
+    """Telnyx's media streams. The bot's audio is µ-law, even in a call of A-law, because Pipecat sends no other."""
 
     name: ClassVar[ProviderName] = "telnyx"
     codecs: ClassVar[tuple[Codec, ...]] = ("PCMU", "PCMA")
@@ -339,7 +342,7 @@ class Telnyx(Provider):
 
 
 class Plivo(Provider):
-    """Plivo's audio streams: no message before `start`, none at the end, and numbers that are numbers."""
+    """Plivo's audio streams: no message before `start`, none at the end, and message numbers of type int."""
 
     name: ClassVar[ProviderName] = "plivo"
     stream_key: ClassVar[str] = "streamId"
@@ -482,10 +485,10 @@ PROVIDERS: Final[Mapping[str, Provider]] = {each.name: each for each in (Twilio(
 
 
 class CallWriter:
-    """The writer of what a provider sends in one call. One thread at a time uses it.
+    """The writer of a provider's messages in one call. One thread at a time uses it.
 
     Args:
-        call: of this.
+        call: The call.
         wall: Unix time at its start.
     """
 
@@ -497,7 +500,7 @@ class CallWriter:
         self._chunk = 0
 
     def opening(self) -> list[bytes]:
-        """Return the JSON texts with which the call begins."""
+        """Return the JSON texts at the start of the call."""
         connected = self._provider.connected()
         first = [to_json(connected)] if connected is not None else []
         return [*first, self._numbered(self._provider.start(self._call))]
@@ -510,7 +513,7 @@ class CallWriter:
         return self._numbered({"event": "media", "media": media})
 
     def key(self, key: str, at: float) -> bytes:
-        """Return the JSON text of a key that the caller has pressed."""
+        """Return the JSON text for a key that the caller has pressed."""
         return self._numbered(self._provider.key(key, self._wall + at))
 
     def played(self, name: str) -> bytes:
@@ -518,11 +521,11 @@ class CallWriter:
         return self._numbered(self._provider.played(name))
 
     def cleared(self) -> bytes | None:
-        """Return the JSON text that answers `clear`; None: the provider does not."""
+        """Return the JSON text that answers `clear`. None: the provider does not answer it."""
         return self._optional(self._provider.cleared())
 
     def stop(self) -> bytes | None:
-        """Return the JSON text that the caller has hung up; None: the provider sends none."""
+        """Return the JSON text that the caller has hung up. None: the provider sends none."""
         return self._optional(self._provider.stop(self._call))
 
     def _optional(self, document: dict[str, Any] | None) -> bytes | None:
@@ -537,7 +540,7 @@ class CallWriter:
 
 
 def call_in(texts: Iterable[str | bytes]) -> PhoneCall | None:
-    """Return the call that one of the first messages of a WebSocket tells of; None: they are no provider's."""
+    """Return the call that one of the first messages of a WebSocket describes. None: they are no provider's."""
     for text in texts:
         try:
             document = _object_of(text)
@@ -550,7 +553,7 @@ def call_in(texts: Iterable[str | bytes]) -> PhoneCall | None:
 
 
 def _told(call: PhoneCall) -> dict[str, str]:
-    """Return the parameters of a call, with its numbers, as a provider without fields for these tells of them."""
+    """Return the parameters of a call, including its numbers, for a provider without fields for numbers."""
     numbers = {"from_number": call.from_number, "to_number": call.to_number}
     return {name: number for name, number in numbers.items() if number is not None} | {**call.parameters}
 

@@ -6,21 +6,21 @@ import contextlib
 import unicodedata
 
 MAX_LENGTH = 500
-#: Characters of a line that has several texts, in a log or on a terminal.
+#: Characters of a line that contains several texts, in a log or on a terminal.
 LONGEST_LINE = 2000
 MAX_QUOTE = 100
 
-# Control characters, ESC among them; surrogates, which no stream can encode; separators of lines and paragraphs.
+# Control characters, including ESC; surrogates, which no stream can encode; separators of lines and paragraphs.
 _CATEGORIES = frozenset({"Cc", "Cs", "Zl", "Zp"})
-# Bidirectional overrides reorder the text around them, by which a bot could forge output of this package.
+# Bidirectional overrides reorder the text around them. A bot could use them to forge output of this package.
 _OVERRIDES = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})
 
 
 def one_line(text: str, limit: int = MAX_LENGTH) -> str:
     """Return `text` as one line of at most `limit` characters, without control sequences.
 
-    Line breaks, control characters and characters that change the direction of text become blanks. What joins
-    characters, as in emojis and in many scripts, stays.
+    Line breaks, control characters and characters that change the direction of text become spaces. Characters that join
+    others, as in emojis and in many scripts, stay.
     """
     shown = text if len(text) <= limit else text[: limit - 1] + "…"
     if shown.isprintable():  # as nearly all text is
@@ -44,8 +44,8 @@ def quoted(value: object, limit: int = MAX_QUOTE) -> str:
 
 
 def raised(error: BaseException, limit: int = MAX_LENGTH) -> str:
-    """Return class and text of an error that a library or the application has raised, as one line; the class alone if
-    it has no text. Raises nothing, whatever the error is.
+    """Return class and text of an error of a library or the application, as one line. If the error has no text, return
+    only the class. Raises nothing, whatever the error is.
     """
     text = ""
     with contextlib.suppress(Exception):  # its __str__() may be the application's

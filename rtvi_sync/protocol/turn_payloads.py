@@ -19,12 +19,12 @@ class UserInputData(Payload):
     """Speech or text input of the user (protocol 2.2).
 
     Attributes:
-        text: the words.
+        text: The words.
         input_type: "transcription", "chat" (typed), or "backchannel" (an "mhm" while the bot talks).
         final: False only for a transcription that may still change.
-        timestamp: ISO 8601, by the bot's clock; "" without one.
-        user_id: the id of the user; None if not sent.
-        msg_id: for chat, the id of the `send-text` message that it acknowledges; else None.
+        timestamp: ISO 8601, by the bot's clock. "" without one.
+        user_id: The id of the user. None if not sent.
+        msg_id: For chat, the id of the `send-text` message that it acknowledges. Else None.
     """
 
     text: str
@@ -40,10 +40,10 @@ class TranscriptData(Payload):
     """A result of the bot's speech recognition.
 
     Attributes:
-        text: the words.
+        text: The words.
         final: False for an interim result, which a later message replaces.
-        timestamp: ISO 8601, by the bot's clock; "" without one.
-        user_id: the id of the user; "" if not sent.
+        timestamp: ISO 8601, by the bot's clock. "" without one.
+        user_id: The id of the user. "" if not sent.
     """
 
     text: str
@@ -76,17 +76,17 @@ class BotOutputData(Payload):
     """A segment of the bot's output, or a change of its status or progress.
 
     Attributes:
-        text: the text of the whole segment.
-        output_type: the kind of the text: "sentence", "word", "code", ...; None if not sent. Older bots send it as
+        text: The text of the whole segment.
+        output_type: The kind of the text: "sentence", "word", "code", ... None if not sent. Older bots send it as
             "text_type" (Pipecat 1.13) or "aggregated_by" (before that).
-        text_type: the same kind, by a name that some bots send too; None if not sent.
-        aggregated_by: the same kind, by another such name; None if not sent.
-        segment_id: the same in all messages about one segment; None if not sent (before protocol 2.0).
-        spoken: protocol 1.x: whether it has been spoken; None if not sent.
-        will_be_spoken: protocol 2.x: whether it is meant for speech; None if not sent.
-        spoken_status: protocol 2.x: "new", "in-progress", "completed"; None if not sent. "in-progress" may come before
-            "new".
-        spoken_progress: protocol 2.x: the parts spoken and not yet spoken, or None.
+        text_type: The same kind, by a name that some bots send too. None if not sent.
+        aggregated_by: The same kind, by another such name. None if not sent.
+        segment_id: The same in all messages about one segment. None if not sent (before protocol 2.0).
+        spoken: Protocol 1.x: whether it has been spoken. None if not sent.
+        will_be_spoken: Protocol 2.x: whether it is meant for speech. None if not sent.
+        spoken_status: Protocol 2.x: "new", "in-progress", "completed". None if not sent. "in-progress" may arrive
+            before "new".
+        spoken_progress: Protocol 2.x: the parts spoken and not yet spoken, or None.
     """
 
     text: str
@@ -119,14 +119,14 @@ class BotTTSTextData(Payload):
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class LLMFunctionCallStartedData(Payload):
-    """The language model begins to call a function; its name is None if the bot withholds it."""
+    """The language model starts a function call. The name is None if the bot withholds it."""
 
     function_name: str | None = None
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class LLMFunctionCallInProgressData(Payload):
-    """A function is running; name and arguments are None if the bot withholds them."""
+    """A function is running. Name and arguments are None if the bot withholds them."""
 
     tool_call_id: str
     function_name: str | None = None
@@ -166,18 +166,18 @@ class PipecatMetricData(Payload):
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class LLMTokenUsageData(Payload):
-    """Tokens of one run of the language model; 0 if not sent.
+    """Tokens of one run of the language model. 0 if not sent.
 
     Attributes:
-        prompt_tokens: of the input. Some services include the cached ones, some do not.
-        completion_tokens: of the output, reasoning included.
-        total_tokens: of both, cached ones included.
-        cache_read_input_tokens: of the input, those read from a cache.
-        cache_creation_input_tokens: of the input, those written to a cache.
-        reasoning_tokens: of the output, those spent on reasoning.
-        input_audio_tokens: of the input, those of audio.
-        output_audio_tokens: of the output, those of audio.
-        cache_read_input_audio_tokens: of the cached input, those of audio.
+        prompt_tokens: Tokens of the input. Some services include cached tokens, some do not.
+        completion_tokens: Tokens of the output, including reasoning.
+        total_tokens: Tokens of both, including cached tokens.
+        cache_read_input_tokens: Input tokens read from a cache.
+        cache_creation_input_tokens: Input tokens written to a cache.
+        reasoning_tokens: Output tokens spent on reasoning.
+        input_audio_tokens: Input tokens of audio.
+        output_audio_tokens: Output tokens of audio.
+        cache_read_input_audio_tokens: Cached input tokens of audio.
     """
 
     prompt_tokens: int = 0

@@ -3,9 +3,9 @@
     SECONDS.check(heartbeat_interval=heartbeat_interval, idle_timeout=idle_timeout)
     echo: bool = attrs.field(default=True, validator=BOOL)
 
-A wrong type is a `TypeError`, a wrong value a `ValueError`; both name the option. A `TypeError` never shows the value,
-so options that hold secrets have rules about their type only. The validators of attrs are not used, because they show
-every value that they refuse, and accept a bool as a number.
+A wrong type is a `TypeError`, a wrong value a `ValueError`. Both name the option. A `TypeError` never shows the value,
+so options that contain secrets have rules about their type only. The validators of attrs are not used, because they
+show every value that they refuse, and accept a bool as a number.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NOT_IN_HEADER = r"[\x00-\x08\x0a-\x1f\x7f]|^\s|\s\Z"
 
 _NOT_CALLED = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_GENERATOR
 _NOT_EVALUATED: dict[str, Any] = {}
-if sys.version_info >= (3, 14):  # an annotation may name what only type checkers know
+if sys.version_info >= (3, 14):  # an annotation may have names that only type checkers know
     import annotationlib
 
     _NOT_EVALUATED["annotation_format"] = annotationlib.Format.STRING
@@ -66,12 +66,12 @@ def is_function(value: Any) -> bool:
     return callable(value) and (
         _plain_function(value) is not None
         or type(value) is types.BuiltinFunctionType
-        or not (is_async(value) or is_generator(value))  # which takes a closer look
+        or not (is_async(value) or is_generator(value))  # the slow checks
     )
 
 
 def _plain_function(value: object) -> types.FunctionType | None:
-    """Return the function of a usual function or method of Python; None if that takes a closer look."""
+    """Return the function of a usual function or method of Python. None if the slow checks are needed."""
     function = value.__func__ if type(value) is types.MethodType else value
     if type(function) is not types.FunctionType or function.__code__.co_flags & _NOT_CALLED or vars(function):
         return None
@@ -82,9 +82,10 @@ def takes(function: Callable[..., Any], *arguments: object, follow_wrapped: bool
     """Return whether `function` can be called with `arguments`, as far as it has a signature.
 
     Args:
-        function: what would be called.
-        arguments: by position.
-        follow_wrapped: a decorated function is judged by the one inside it: not if the decorator adds arguments.
+        function: The function to call.
+        arguments: The arguments, by position.
+        follow_wrapped: True: a decorated function is judged by the function inside it. False if the decorator adds
+            arguments.
     """
     plain = _plain_function(function)
     if plain is not None:
@@ -94,7 +95,7 @@ def takes(function: Callable[..., Any], *arguments: object, follow_wrapped: bool
         return fits and given >= required and code.co_kwonlyargcount == len(plain.__kwdefaults__ or ())
     try:
         signature = inspect.signature(function, follow_wrapped=follow_wrapped, **_NOT_EVALUATED)
-    except (TypeError, ValueError):  # some built-in functions have none; nor has a partial() of what its function lacks
+    except (TypeError, ValueError):  # a built-in function without a signature, or a partial() with wrong arguments
         return not isinstance(function, functools.partial) or takes(function.func, *function.args, *arguments)
     try:
         signature.bind(*arguments)
@@ -104,12 +105,12 @@ def takes(function: Callable[..., Any], *arguments: object, follow_wrapped: bool
 
 
 def name_of(function: object) -> str:
-    """Return the name of a function without its arguments or its object, whose reprs may hold secrets."""
+    """Return the name of a function without its arguments or its object, whose reprs may contain secrets."""
     return getattr(_called(function)[0], "__qualname__", type(function).__name__)
 
 
 def has_method(value: object, name: str) -> bool:
-    """Return whether a value is an object, not a class, that has a method, the call of which runs its code."""
+    """Return whether a value is an object, not a class, with a method whose call runs its code."""
     return not isinstance(value, type) and is_function(getattr(value, name, None))
 
 
@@ -118,13 +119,13 @@ class Rule:
     """The rule for the value of an option.
 
     Attributes:
-        what: the words after "must be" in the error.
-        has_type: returns False for a `TypeError`.
-        has_value: called with a value of the right type; returns False for a `ValueError`.
-        hint: the end of the error text, which says what to do instead.
-        optional: None is allowed.
-        usual: values of these types are allowed without further checks.
-        limits: the same for numbers from the first to the second, but not for a bool.
+        what: The words after "must be" in the error.
+        has_type: Returns False for a `TypeError`.
+        has_value: Called with a value of the right type. Returns False for a `ValueError`.
+        hint: The end of the error text: advice.
+        optional: True if None is allowed.
+        usual: Values of these types are allowed without further checks.
+        limits: Numbers from the first to the second are allowed without further checks, but not a bool.
     """
 
     what: str
@@ -139,8 +140,8 @@ class Rule:
         """Check options by their names.
 
         Raises:
-            TypeError: one has a wrong type.
-            ValueError: one has a wrong value.
+            TypeError: An option has a wrong type.
+            ValueError: An option has a wrong value.
         """
         for name, value in options.items():
             if isinstance(value, self.usual) and (
@@ -203,13 +204,13 @@ class _HeadersRule(_EachRule):
 
 
 def headers_fault(headers: Mapping[str, str], own: Collection[str] = ()) -> str | None:
-    """Return why headers cannot be sent, without their values, which may be secret; None: they can.
+    """Return why headers cannot be sent, without their values, which may be secret. None: they can.
 
-    A header that is not valid could inject others.
+    An invalid header could inject others.
 
     Args:
-        headers: by name.
-        own: the names, in lower case, that the request has already.
+        headers: The headers, by name.
+        own: The names, in lower case, that the request has already.
     """
     if len(headers) > _MAX_HEADERS:  # a server may name them
         return f"there are {len(headers)} headers; pass {_MAX_HEADERS} at most"
@@ -220,8 +221,8 @@ def headers_fault(headers: Mapping[str, str], own: Collection[str] = ()) -> str 
             return f"{quoted(name)} is not a valid name of an HTTP header"
         if not isinstance(value, str) or not value.isascii() or re.search(_NOT_IN_HEADER, value):
             return (
-                f"the value of the header {quoted(name)} is not valid: it is no str, begins or ends with a space or a "
-                "line break, or has a control or non-ASCII character in it"
+                f"the value of the header {quoted(name)} is not valid: it is not a str, starts or ends with a space or "
+                "a line break, or has a control or non-ASCII character in it"
             )
     return None
 
@@ -233,7 +234,7 @@ class _FunctionRule(Rule):
     arguments: Sequence[str] = attrs.field(kw_only=True)
 
     def check_one(self, name: str, value: Any) -> None:
-        """Check that it can be called, then that it can be called so."""
+        """Check that the function can be called, then that it takes these arguments."""
         super().check_one(name, value)
         either = (True, False)
         if value is not None and not any(takes(value, *self.arguments, follow_wrapped=follow) for follow in either):
@@ -358,7 +359,7 @@ EVENT_CONDITION = function_taking("event").or_none
 
 MAPPING = mapping_of(ANYTHING)
 STRINGS = mapping_of(STRING, "a mapping of strings to strings")
-# Headers of requests by HTTP, whose end two others tell: wrong ones would break the request, or hide another one in it.
+# Headers that mark the end of an HTTP request. Wrong ones would break the request, or hide another request in it.
 OWN_HEADERS = ("content-length", "transfer-encoding")
 HEADERS = headers_without(*OWN_HEADERS)
 
@@ -374,12 +375,12 @@ def check_names(what: str, given: Iterable[str], known: Collection[str]) -> None
     """Check the names of options, in snake_case or camelCase.
 
     Args:
-        what: takes the options, as the subject of the error.
-        given: the names that were given.
-        known: all names, in snake_case.
+        what: The subject of the error: the call or class that takes the options.
+        given: The given names.
+        known: All known names, in snake_case.
 
     Raises:
-        TypeError: a name is unknown; the text has the nearest one, in the same spelling, and all of them.
+        TypeError: A name is unknown. The text has the nearest name, in the same spelling, and all names.
     """
     unknown = [name for name in given if snake_case(name) not in known]
     if not unknown:
@@ -391,7 +392,7 @@ def check_names(what: str, given: Iterable[str], known: Collection[str]) -> None
 
 
 def nearest(name: str, known: Collection[str]) -> str | None:
-    """Return which of the known names may have been meant; None: none is similar."""
+    """Return the known name that was probably meant. None: none is similar."""
     import difflib  # imported only for an error
 
     near = difflib.get_close_matches(name[:_LONGEST_NAME], known, 1)
@@ -408,13 +409,13 @@ def from_mapping(cls: type[T], value: T | Mapping[str, Any], name: str) -> T:
     """Return an object of `cls`: `value` itself, or one made from a mapping with snake_case or camelCase keys.
 
     Args:
-        cls: an attrs class.
-        value: the value of an option.
-        name: the name of the option.
+        cls: An attrs class.
+        value: The value of an option.
+        name: The name of the option.
 
     Raises:
-        TypeError: a key is unknown or missing, or `value` is neither a mapping nor an object of `cls`.
-        TypeError, ValueError: a key has a wrong value; the error names the key as it is spelt in the mapping.
+        TypeError: A key is unknown or missing, or `value` is not a mapping or an object of `cls`.
+        TypeError, ValueError: A key has a wrong value. The error names the key as it is spelt in the mapping.
     """
     if isinstance(value, cls):
         return value
@@ -452,7 +453,7 @@ def _required(cls: Any) -> frozenset[str]:
 
 
 def check_together(_cls: type, fields: list[attrs.Attribute[Any]]) -> list[attrs.Attribute[Any]]:
-    """Let `check_fields()` check the fields of a class in one call, instead of attrs each by its own.
+    """Let `check_fields()` check the fields of a class in one call, instead of attrs each on its own.
 
         @attrs.define(field_transformer=check_together)
         class Options:
@@ -472,8 +473,8 @@ def check_fields(instance: attrs.AttrsInstance) -> None:
     """Check the fields of a new object whose values are not the defaults themselves.
 
     Raises:
-        TypeError: one has a wrong type.
-        ValueError: one has a wrong value.
+        TypeError: A field has a wrong type.
+        ValueError: A field has a wrong value.
     """
     for name, field in _fields_of(type(instance)).items():
         value = getattr(instance, field.name)

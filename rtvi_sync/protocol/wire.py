@@ -1,7 +1,7 @@
 """The protobuf wire: every WebSocket message is one serialized ``pipecat.Frame``.
 
-A frame is one of five messages of a few fields. They are read and written here, as protobuf does it, without its
-library, whose import takes longer than that of half of this package.
+A frame is one of five messages with a few fields. This module reads and writes them itself, because importing the
+protobuf library takes longer than importing half of this package.
 
 All functions are pure and may be called on any thread.
 """
@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from ..errors import ProtocolError
 
-# The kinds of a frame, and the fields of each, both in the order of their numbers, from 1. The values are those of
-# fields that are not sent.
+# The kinds of a frame, and the fields of each, both in the order of their numbers, from 1. The values are the defaults
+# of fields that are not sent.
 _KINDS: Final[dict[str, dict[str, Any]]] = {
     "text": {"id": 0, "name": "", "text": ""},
     "audio": {"id": 0, "name": "", "audio": b"", "sample_rate": 0, "num_channels": 0, "pts": None},
@@ -26,15 +26,15 @@ _KINDS: Final[dict[str, dict[str, Any]]] = {
 _NAMES: Final = tuple(_KINDS)
 _BITS: Final = {"id": 64, "sample_rate": 32, "num_channels": 32, "pts": 64}  # of the fields that are numbers
 
-# The types of fields on the wire, the last three bits of a tag: a number, and bytes behind their size. Of the others,
-# which no known field has, the bytes that a value takes.
+# The types of fields on the wire, the last three bits of a tag: a number, and bytes behind their size. For the others,
+# which no known field has: the bytes that a value takes.
 _VARINT, _BYTES = 0, 2
 _OTHERS: Final = {1: 8, 5: 4}
 _LARGEST_NUMBER: Final = 2**29 - 1  # of a field
 # Bytes of the longest number, and of the longest tag or size.
 _LONGEST_VARINT, _LONGEST_TAG = 10, 5
-# A bound of a frame and of each message in it, so of a thousand fields in all, because the I/O thread, which reads
-# frames, serves all sessions. Real frames have one message of at most six fields.
+# The limit of fields in a frame and in each message in it, so of a thousand fields in all. The I/O thread reads frames
+# and serves all sessions. Real frames have one message of at most six fields.
 _MAX_FIELDS: Final = 32
 _MESSAGE_TAG: Final = bytes([4 << 3 | _BYTES])  # of `Frame.message`
 _DATA_TAG: Final = bytes([1 << 3 | _BYTES])  # of `MessageFrame.data`
@@ -74,20 +74,20 @@ def _field(number: int, value: Any, bits: int | None, type_: type[str | bytes]) 
 
 
 def encode_message(text: bytes) -> bytes:
-    """Return what `write_frame("message", {"data": text.decode()})` returns, faster. `text` is UTF-8."""
+    """Return the bytes of a message frame, like `write_frame()`, but faster. `text` is UTF-8."""
     return _message_head(len(text)) + text
 
 
 @functools.lru_cache(maxsize=1024)
 def _message_head(text_bytes: int) -> bytes:
-    """Return the bytes before the text in a frame that holds only a message, as all bots write it."""
+    """Return the bytes before the text in a frame that contains only a message, as all bots write it."""
     field = _DATA_TAG + _varint(text_bytes) if text_bytes else b""
     return _MESSAGE_TAG + _varint(len(field) + text_bytes) + field
 
 
 @functools.lru_cache(maxsize=1024)
 def _message_head_in(frame_bytes: int) -> bytes | None:
-    """Return the head of a frame of this size that holds only a message; None if there is no such size."""
+    """Return the head of a frame of this size that contains only a message. None if there is no such size."""
     for text_bytes in range(max(0, frame_bytes - 12), frame_bytes):
         head = _message_head(text_bytes)
         if len(head) + text_bytes == frame_bytes:
@@ -106,9 +106,9 @@ def _varint(number: int) -> bytes:
 
 
 def match_message_frame(data: bytes) -> str | None:
-    """Return the JSON text in the bytes of a WebSocket message, if its first bytes are those of a message frame.
+    """Return the JSON text in the bytes of a WebSocket message, if they start like a message frame.
 
-    None: it is another frame, or invalid, or not in the shortest encoding; `read_frame()` handles all of these.
+    None: it is another frame, or invalid, or not in the shortest encoding. `read_frame()` handles all of these.
     """
     head = _message_head_in(len(data))
     if head is None or not data.startswith(head):
@@ -123,10 +123,10 @@ def read_frame(data: bytes) -> tuple[str | None, dict[str, Any]]:
     """Return the kind of a frame and its fields. Unknown fields are skipped.
 
     Returns:
-        None and no fields if the bytes are well-formed and hold no known kind of frame.
+        The kind and the fields. None and no fields if the bytes are well-formed but of an unknown kind.
 
     Raises:
-        ProtocolError: the bytes are not a serialized frame, or a text in them is not UTF-8.
+        ProtocolError: The bytes are not a serialized frame, or a text in them is not UTF-8.
     """
     kind: str | None = None
     fields: dict[str, Any] = {}
@@ -137,7 +137,7 @@ def read_frame(data: bytes) -> tuple[str | None, dict[str, Any]]:
                 if kind != before:  # of several kinds the last one counts
                     fields = dict(_KINDS[kind])
                 fields |= _values(content, _KINDS[kind])
-    # An index is out of range where a number breaks off.
+    # An index is out of range if a number breaks off.
     except (ValueError, IndexError) as error:
         raise ProtocolError(f"Cannot decode a frame of {len(data)} bytes: {error}") from error
     return kind, fields
@@ -160,11 +160,11 @@ def _values(data: bytes, known: dict[str, Any]) -> dict[str, Any]:
 
 
 def _wire_fields(data: bytes) -> Iterator[tuple[int, int | bytes | None]]:
-    """Yield number and value of each field; None: it is of a type that no known field has.
+    """Yield number and value of each field. None: the type of the field is one that no known field has.
 
     Raises:
-        ValueError: the bytes are damaged.
-        IndexError: a number breaks off.
+        ValueError: The bytes are damaged.
+        IndexError: A number breaks off.
     """
     position, end = 0, len(data)
     for _ in range(_MAX_FIELDS + 1):

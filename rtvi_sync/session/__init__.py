@@ -1,1 +1,1 @@
-"""One session: connecting, events, the end, reconnecting."""
+"""One session: its connection, events, end and replacement."""

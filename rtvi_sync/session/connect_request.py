@@ -29,16 +29,16 @@ from .params import APIRequest, ConnectHandler, ConnectTimeout, RTVIClientParams
 if TYPE_CHECKING:
     from ..net.http import HTTPClient
 
-# How long a server may take to say what it offers, in seconds: the bot may be reached without it.
+# Seconds that a server may take to list its routes. This is only a hint: the bot may be reached without it.
 _HINT_TIMEOUT = 3.0
 
-# Where Pipecat's servers take the offer of a WebRTC connection.
+# The path of Pipecat's servers for WebRTC offers.
 _OFFER_PATH = "/api/offer"
 
-# Where Pipecat's runner has its page for browsers.
+# The path of the page for browsers on Pipecat's runner.
 _PAGE = r"/client(/(index\.html)?)?"
 
-# Where Pipecat's bots have their WebSockets.
+# The paths of the WebSockets of Pipecat's bots.
 _WEBSOCKET = r"/ws(-client)?(/.*)?"
 
 #: The names under which Pipecat's runner knows its route ``/ws``, and issues tokens for it.
@@ -50,7 +50,7 @@ class BotStartedData(Record):
     """The payload of `bot_started`: a server has started a bot.
 
     Attributes:
-        response: what it answered, plain JSON. It may hold a token, so it is not in the repr.
+        response: The server's answer, plain JSON. Not in the repr, because it may contain a token.
     """
 
     response: Any = attrs.field(repr=False)
@@ -58,14 +58,14 @@ class BotStartedData(Record):
 
 @attrs.frozen(eq=False, repr=False)
 class Bundle(Record):
-    """What a transport is given to connect.
+    """The data that a transport connects with.
 
     Attributes:
-        content: the parameters of the transport.
+        content: The transport's parameters.
         secure: True if an https endpoint returned them.
-        source: where they come from; see `Transport.bundle_source`.
-        started: True if a start endpoint has returned them, and no event has told so yet.
-        request: what they are the answer to.
+        source: The source of the parameters; see `Transport.bundle_source`.
+        started: True if a start endpoint returned them, and no event has reported it yet.
+        request: The request that they answer.
     """
 
     content: Any = attrs.field(repr=False)
@@ -80,12 +80,12 @@ class BotURL(Record):
     """The address of a bot, from one URL. `RTVIClient.for_url()` defines the forms.
 
     Attributes:
-        ws_url: the bot's WebSocket; None: a server is asked for it. With `endpoints` it is used if none of them knows
-            the transport.
-        endpoints: of that server; an endpoint is tried if the one before it returns 404 or 405.
-        base_url: of that server, for its other endpoints.
-        offer_url: takes the offer of a WebRTC connection. With `endpoints` it is used if none of them is there.
-        root: the WebSocket of that server, which is used if it is one for WebSockets only; None: `url` has a path.
+        ws_url: The bot's WebSocket. None: a server is asked for it. With `endpoints`: used if none of them knows the
+            transport.
+        endpoints: The server's endpoints. Each is tried if the one before it returns 404 or 405.
+        base_url: The server's URL, for its other endpoints.
+        offer_url: Takes WebRTC offers. With `endpoints`: used if none of them exists.
+        root: The server's WebSocket, used if the server has WebSockets only. None: `url` has a path.
     """
 
     ws_url: str | None = attrs.field(default=None, repr=False)
@@ -99,8 +99,9 @@ class BotURL(Record):
         """Parse a URL.
 
         Raises:
-            InvalidTransportParamsError: it cannot be the URL of a bot. The text does not repeat it: it may hold a key.
-            TypeError: it is not a string.
+            InvalidTransportParamsError: It cannot be the URL of a bot. The text does not repeat it, because it may
+                contain a key.
+            TypeError: It is not a string.
         """
         URL.check(url=url)
         schemes = ("ws", "wss", "http", "https")
@@ -118,7 +119,7 @@ class BotURL(Record):
         return cls(endpoints=endpoints, base_url=url, root=_websocket_at(parts, ""))
 
     def with_websocket_route(self) -> BotURL:
-        """Return the address with the route ``/ws`` beside a start endpoint, where Pipecat's runner has it."""
+        """Return the address with the route ``/ws`` next to a start endpoint, as on Pipecat's runner."""
         if not self.endpoints:
             return self
         parts = urlsplit(self.endpoints[0])
@@ -129,7 +130,7 @@ class BotURL(Record):
         return attrs.evolve(self, ws_url=url)
 
     def with_offer_route(self) -> BotURL:
-        """Return the address with the route for offers beside a start endpoint, where Pipecat's servers have it."""
+        """Return the address with the route for offers next to a start endpoint, as on Pipecat's servers."""
         if not self.endpoints:
             return self
         parts = urlsplit(self.endpoints[0])
@@ -150,15 +151,15 @@ class ConnectRequest(Record):
     """The source of the transport's parameters.
 
     Attributes:
-        params: returns the client's parameters; called when the request is made.
-        given: parameters that the application passed to `connect()`; then no request is made.
-        started: the last result of `start_bot()`. Passed back to `connect()`, it still counts as the server's answer.
-        start: a request that starts the bot instead of the default one.
-        bot_url: the address of the bot instead of what `params` say; None: as they say.
-        handler: the application's own function that makes the request.
-        transport_name: for servers that start more than one kind.
+        params: Returns the client's parameters. Called when the request is made.
+        given: Parameters that the application passed to `connect()`. With them, no request is made.
+        started: The last result of `start_bot()`. Passed back to `connect()`, it still counts as the server's answer.
+        start: A request that starts the bot instead of the default one.
+        bot_url: The address of the bot. None: the address in `params`.
+        handler: The application's function that makes the request.
+        transport_name: For servers that start several kinds of transports.
         network: TLS and proxy.
-        http_client: the application's own, or None.
+        http_client: The application's HTTP client, or None.
     """
 
     params: Callable[[], RTVIClientParams]
@@ -172,7 +173,7 @@ class ConnectRequest(Record):
     http_client: HTTPClient | None = None
 
     def bundle(self) -> Bundle | None:
-        """Return what the transport is given, or None if a request, or the application's handler, has to be called."""
+        """Return the data to connect with. None if a request or the application's handler must be called first."""
         if self.given is None:
             if self.start is not None or self.handler is not None:
                 return None
@@ -187,11 +188,11 @@ class ConnectRequest(Record):
 
     @system_failures_as(StartBotError, "The connect request could not be made")
     def send(self, deadline: Deadline, abort: AbortController) -> Bundle:
-        """Make the request, or call the handler, and return what the transport is given.
+        """Make the request, or call the handler, and return the data to connect with.
 
         Raises:
-            StartBotError: it failed.
-            BaseException: the reason for which the attempt was abandoned.
+            StartBotError: It failed.
+            BaseException: The reason for which the attempt was abandoned.
         """
         abort.signal.raise_if_aborted()
         params = self.params()
@@ -267,8 +268,8 @@ class ConnectRequest(Record):
     def _ask_for_route(self, bot_url: BotURL, params: RTVIClientParams, signal: AbortSignal) -> Bundle:
         """Return the parameters of the eval route of a server that starts no WebSocket sessions.
 
-        Pipecat's runner limited to one transport (``-t twilio``) starts no other, and lists it at ``/status``. It calls
-        the route by the names of telephone providers, and issues a token for it.
+        Pipecat's runner limited to one transport (``-t twilio``) starts sessions of that transport only, and lists it
+        at ``/status``. It names the route after telephone providers, and issues a token for it.
         """
         start = bot_url.endpoints[0]
         status = urlsplit(start)._replace(path="/status", query="").geturl()
@@ -283,9 +284,9 @@ class ConnectRequest(Record):
         return Bundle({"ws_url": bot_url.ws_url})
 
     def _has_only_websocket(self, bot_url: BotURL, params: RTVIClientParams, signal: AbortSignal) -> bool:
-        """Whether a server that hangs up on a POST is one for WebSockets only.
+        """Whether a server that hangs up on a POST has WebSockets only.
 
-        Pipecat's standalone server is, and so is its runner up to 1.12 with ``-t eval``.
+        Pipecat's standalone server does, and so does its runner up to 1.12 with ``-t eval``.
         """
         try:
             self._get(bot_url.endpoints[0], params, signal)
@@ -294,11 +295,11 @@ class ConnectRequest(Record):
         return False
 
     def _get(self, url: str, params: RTVIClientParams, signal: AbortSignal) -> Any:
-        """Return what the server answers to a GET, which must not take the time of the connection.
+        """Return the server's answer to a GET. It gets only part of the time, and leaves the rest for the connection.
 
         Raises:
-            StartBotError: it failed, or was not answered within `_HINT_TIMEOUT` seconds, or half of the time left.
-            BaseException: the reason for which the attempt was abandoned.
+            StartBotError: It failed, or took longer than `_HINT_TIMEOUT` seconds or half of the remaining time.
+            BaseException: The reason for which the attempt was abandoned.
         """
         from ..net.http import get_json
 
@@ -332,16 +333,16 @@ class ConnectRequest(Record):
 
 
 def _answered(error: RTVIError) -> int | None:
-    """Return the status that the server has answered with; None without one, or if it is that of a proxy's refusal."""
+    """Return the status of the server's answer. None without an answer, or if a proxy refused the request."""
     return error.status if status_of(error) is None else None
 
 
 def _check_is_endpoint(bot_url: BotURL, error: RTVIError) -> None:
-    """Refuse a URL that takes no start request, of any transport: that of a page or a WebSocket, or with a path that
-    the server does not have. A start endpoint that is missing is no such, because there may be routes beside it.
+    """Refuse a URL that takes no start request for any transport: a page, a WebSocket, or a path that the server lacks.
+    A missing start endpoint is not refused, because there may be routes next to it.
 
     Raises:
-        StartBotError: the URL is such.
+        StartBotError: The URL is refused.
     """
     url, *others = bot_url.endpoints
     parts, status = urlsplit(url), _answered(error)
@@ -353,7 +354,7 @@ def _check_is_endpoint(bot_url: BotURL, error: RTVIError) -> None:
     if status == HTTPStatus.UPGRADE_REQUIRED or re.fullmatch(_WEBSOCKET, parts.path):
         websocket = printable(_websocket_at(parts, parts.path))
         text = (
-            f"{printable(url)} takes no start request: it is that of a WebSocket. Pass "
+            f"{printable(url)} takes no start request: it is the URL of a WebSocket. Pass "
             f"{websocket}, or the URL of the server, {server}"
         )
     elif re.fullmatch(_PAGE, parts.path):
@@ -384,6 +385,6 @@ def _default_body(params: RTVIClientParams) -> bytes:
 
 
 def same_origin(one: str, other: str) -> bool:
-    """Whether two URLs have the same server. False if one of them is no URL."""
+    """Whether two URLs have the same server. False if one of them is not a URL."""
     found = origin(one)
     return found is not None and found == origin(other)

@@ -1,4 +1,4 @@
-"""The event bus of a client: what is published goes through one serial queue to streams, handlers and receivers."""
+"""The event bus of a client: one serial queue passes published events to streams, handlers and receivers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Cause: TypeAlias = str | bytes | RTVIMessage
 """A bot message, or its text. The text takes less memory while the event is queued; it is parsed again if a handler
 reads the message."""
 
-# A faulty bot repeats its fault in every message: it is logged this often, and at DEBUG from then on.
+# A faulty bot repeats its fault in every message. It is logged this often, and at DEBUG from then on.
 _MAX_WARNINGS = 20
 _LAST_STATES = (TransportState.DISCONNECTING, TransportState.DISCONNECTED, TransportState.ERROR)
 
@@ -50,7 +50,7 @@ class HandlerError(Record):
 
     Attributes:
         error: The exception.
-        event: The event it was handling.
+        event: The event that it was handling.
         handler: The function.
     """
 
@@ -80,7 +80,7 @@ class EventBus:
     """
 
     # Mutable state: the handlers, observers and functions. There is no lock, because an application thread could hold
-    # it while a signal handler on that thread waits for an event: the lists and dicts are changed in single steps, and
+    # it while a signal handler on that thread waits for an event. The lists and dicts are changed in single steps, and
     # copied before they are iterated over.
 
     def __init__(self, client: object, *, manual: bool, max_events: int, max_bytes: int) -> None:
@@ -111,7 +111,7 @@ class EventBus:
             handlers.append(handler)
 
     def remove(self, event: str | RTVIEvent, function: Callable[..., Any] | None = None) -> None:
-        """Stop calling `function`, or any function, for `event`. An unknown function is no error."""
+        """Stop calling `function`, or any function, for `event`. An unknown function is not an error."""
         type_ = event_from(event)
         for handler in [*self._handlers.get(type_, _NONE)]:
             of_helper = isinstance(handler, SpecialHandler) and handler.messages is not None
@@ -145,15 +145,15 @@ class EventBus:
         return stop
 
     def open_stream(self, types: Iterable[str | RTVIEvent], timeout: float | None) -> EventStream:
-        """Return a stream for the application; see `EventStreams.add()`. It also gets the last events of a client that
-        is dropped meanwhile.
+        """Return a stream for the application; see `EventStreams.add()`. If the client is dropped before the stream is
+        closed, the stream still gets its last events.
         """
         stream = self.streams.add(types, timeout)
         stream.keeps = self
         return stream
 
     def has_listener(self, type_: RTVIEvent) -> bool:
-        """Whether `type_` has a listener. An event without one is neither decoded nor queued."""
+        """Whether `type_` has a listener. Without one, the event is not decoded or queued."""
         if self._handlers.get(type_) or self._observers.get(type_):  # every event of every client passes here
             return True
         return self.is_heard(type_)
@@ -168,8 +168,8 @@ class EventBus:
         return bool(signal.receivers) and signal.has_receivers_for(self._client())
 
     def has_explicit_listener(self, type_: RTVIEvent) -> bool:
-        """Whether `type_` has a handler, receiver or stream of its own. A stream of all events does not count:
-        data that is costly to produce is not produced for it.
+        """Whether `type_` has a handler, receiver or stream of its own. A stream of all events does not count: costly
+        data is not produced for it.
         """
         return bool(
             self._handlers.get(type_)
@@ -183,16 +183,17 @@ class EventBus:
     def deliver(
         self, type_: RTVIEvent, data: Any, received_at: float, cause: Cause | None = None, size: int = 0
     ) -> bool:
-        """Pass an event to its streams, handlers, receivers and observers; return False if the queue of a stream is
+        """Pass an event to its streams, handlers, receivers and observers. Return False if the queue of a stream is
         full.
 
-        The `Event` object is made for all but handlers. Most applications have handlers, which get the payload.
+        Handlers get only the payload, and most applications have only handlers. So the `Event` object is made only for
+        the others.
         """
         event: Event | None = None
         taken = True
         try:
-            # Streams are first: they promise that the handlers of *earlier* events have returned, and those of this
-            # event may block.
+            # Streams are first: they promise that the handlers of *earlier* events have returned, and the handlers of
+            # this event may block.
             if self.streams.open:
                 event = _event(type_, data, received_at, cause)
                 taken = self.streams.push(event, size)
@@ -205,7 +206,7 @@ class EventBus:
                         handler(data)
                     elif not handler.once or self._discard(handler, type_):
                         handler.call(data, cause)
-                except BaseException as error:  # noqa: BLE001 - whatever user code raises
+                except BaseException as error:  # noqa: BLE001 - user code may raise anything
                     event = event or _event(type_, data, received_at, cause)
                     taken = self._failed(function_of(handler), error, event) and taken
             signal = signals.BY_EVENT[type_]
@@ -224,12 +225,12 @@ class EventBus:
         for receiver in signal.live_receivers(client):
             try:
                 receiver(client, event)
-            except BaseException as error:  # noqa: BLE001 - whatever user code raises
+            except BaseException as error:  # noqa: BLE001 - user code may raise anything
                 taken = self._failed(receiver, error, event) and taken
         return taken
 
     def _discard(self, handler: Handler, type_: RTVIEvent) -> bool:
-        """Remove `handler`; return False if it was removed before."""
+        """Remove `handler`. Return False if it was removed before."""
         try:
             self._handlers[type_].remove(handler)
         except ValueError:
@@ -252,18 +253,18 @@ class EventBus:
     # -- manual mode ---------------------------------------------------------------------------------------------------
 
     def count(self) -> None:
-        """Count an event, or a call of a function, by which `process_events()` reaches the application."""
+        """Count an event, or a function call of the bot, that `process_events()` has passed to the application."""
         self._tally.count = getattr(self._tally, "count", 0) + 1
 
     def run_queued(self, deadline: Deadline) -> int:
         """Wait for a first event, deliver all queued events on this thread, and return their number.
 
-        Items that the package queues for itself, to follow turns for example, neither count nor end the wait. The end
-        of a session ends it.
+        The package's own queue items, for turns for example, don't count and don't end the wait. The end of a session
+        ends it.
 
         Raises:
             RTVIError: Threads deliver the events of this client.
-            WouldDeadlockError: Called inside a handler.
+            WouldDeadlockError: Called in a handler.
             ForkedProcessError: The session is the parent's.
         """
         self.streams.check_process()
@@ -285,7 +286,7 @@ class EventBus:
 
 
 class _Measured:
-    """The last value of what is measured repeatedly."""
+    """The last value of a repeated measurement."""
 
     def __init__(self) -> None:
         self.values: deque[tuple[Any, float]] = deque(maxlen=1)  # each with the time of its measurement
@@ -322,7 +323,7 @@ class EventPublisher:
         self._on_overflow = on_overflow
         self._ending = False  # no further step of an attempt is published
         self._over = False  # nothing more is published
-        self._silenced = False  # what is still queued is dropped
+        self._silenced = False  # queued events are dropped
         self._measured: dict[RTVIEvent, _Measured] = {}
         self._warnings = 0  # on the thread that delivers messages
         self.was_opened = False  # the session was published as connected, so its end is, too
@@ -351,14 +352,14 @@ class EventPublisher:
         return bus is not None and bus.has_listener(type_)
 
     def has_explicit_listener(self, type_: RTVIEvent) -> bool:
-        """Whether `type_` has a listener of its own; one of all events does not count."""
+        """Whether `type_` has a listener of its own. A listener to all events does not count."""
         bus = self._bus()
         return bus is not None and bus.has_explicit_listener(type_)
 
     # -- states and events: any thread --------------------------------------------------------------------------------
 
     def move(self, state: TransportState) -> bool:
-        """Enter `state` and publish it; return False if it cannot follow, or another session has started."""
+        """Enter `state` and publish it. Return False if it cannot follow, or another session has started."""
         current = self._state
 
         def enter() -> bool:
@@ -389,9 +390,9 @@ class EventPublisher:
             self.enqueue([(EventPublisher._deliver, self, type_, data, monotonic(), cause, size)], size)
 
     def latest(self, type_: RTVIEvent, data: Any) -> None:
-        """Queue an event like `event()`; it replaces the last one of its type if that was not delivered yet.
+        """Queue an event like `event()`. It replaces an undelivered event of the same type.
 
-        For what is measured repeatedly. Called on one thread at a time for each type.
+        For repeated measurements. Called on one thread at a time for each type.
         """
         if not self.has_listener(type_):
             return
@@ -479,7 +480,7 @@ class EventPublisher:
     def end(self) -> None:
         """Publish no further step of the attempt: the session is ending."""
 
-        # Without the queue's lock, because nothing may hold up the end. A step that is being published now comes first.
+        # Without the queue's lock, because nothing may delay the end. A step that is being published is first.
         self._ending = True
 
     def finish(
@@ -499,11 +500,11 @@ class EventPublisher:
             A latch that is set after the delivery of the last event.
         """
         is_failed_attempt = in_connect and not self.was_ready
-        # The state after a failed attempt to replace a session is that of the loss: the application did not call
-        # `connect()`.
+        # After a failed attempt to replace a session, the state is the same as after the loss, because the application
+        # did not call `connect()`.
         failed = is_failed_attempt and not (info.by_application or info.reconnecting)
         if info.error is None and self.was_ready:
-            # Only here: nothing that decides on another session, or on whether this one was cut off, may see it.
+            # Only here: code that decides on another session, or on whether this one was cut off, must not see it.
             info = attrs.evolve(info, error=unsent) if unsent is not None else info
         delivered = Latch()
 
@@ -534,18 +535,18 @@ class EventPublisher:
         return delivered
 
     def silence(self) -> None:
-        """Drop what is still queued."""
+        """Drop the queued events."""
         self._silenced = True
 
     def busy_threads(self) -> list[threading.Thread]:
-        """Return the thread that is in a handler of this client now, if there is one."""
+        """Return the thread that is running a handler of this client now, if any."""
         running = self.queue.runs_on
         return [] if running is None else [thread for thread in threading.enumerate() if thread.ident == running]
 
     # -- the queue's items --------------------------------------------------------------------------------------------
 
     def _step(self, type_: RTVIEvent, data: Any = None) -> Callable[[], None] | None:
-        """Return what delivers an event of the session's life cycle; None if it has no listener."""
+        """Return the item that delivers an event of the session's life cycle. None if the event has no listener."""
         return partial(self.deliver, type_, data, monotonic()) if self.has_listener(type_) else None
 
     def _post(
@@ -633,7 +634,7 @@ def takes_payload(function: Callable[..., Any], name: str = "handler") -> bool:
     """Whether to call a handler, the value of the option `name`, with the payload.
 
     Raises:
-        TypeError: It can be called neither with nor without the payload, or the call would not run its code.
+        TypeError: It can be called in neither way, or the call would not run its code.
     """
     FUNCTION.check_one(name, function)
     for follow_wrapped in (True, False):

@@ -20,7 +20,7 @@ from ..events import DataT, Event, RTVIEvent, event_from
 from ..protocol.dialects import load_payload
 from ..protocol.states import CloseInfo
 
-# How a stream ends that is closed: as if the client had ended the session.
+# How a closed stream ends: as if the client had ended the session.
 _CLOSED = CloseInfo()
 
 
@@ -36,7 +36,7 @@ def forked_error() -> ForkedProcessError:
 class EventStream(Generic[DataT]):
     """The events of some types, one after the other. An iterator and a context manager; made by `client.events()`.
 
-    It begins with its creation and ends with the session. One thread iterates at a time.
+    It contains the events from its creation to the end of the session. One thread iterates at a time.
     """
 
     def __init__(
@@ -54,15 +54,15 @@ class EventStream(Generic[DataT]):
         self._opened_at = monotonic()
         self._timeout = timeout
         self._max_events = max_events
-        #: How much is queued before the stream is full.
+        #: The number of bytes queued at which the stream is full.
         self.max_bytes: int = max_bytes
-        #: Whether it goes on in the session that replaces a lost one.
+        #: Whether it continues in the session that replaces a lost one.
         self.outlives_loss: bool = outlives_loss
         #: The number of the session with which the stream ends.
         self.session: int = sys.maxsize
-        #: How the session before that ended, if none has followed it yet.
+        #: How the session before that one ended, if none has followed it yet.
         self.after: CloseInfo | None = None
-        #: What passes the events on.
+        #: The object that passes the events to the stream.
         self.keeps: object = None
         # The worker appends and the iterating thread pops, each in one step. There is no lock, because the iterating
         # thread could hold it while a signal handler on it waits for the worker.
@@ -77,11 +77,11 @@ class EventStream(Generic[DataT]):
         return self._ended is None and (not self.types or type_ in self.types)
 
     def is_stale(self, event: Event) -> bool:
-        """Whether `event` arrived before the stream was opened and is delivered only now."""
+        """Whether `event` arrived before the stream was opened, and was delivered after that."""
         return event.received_at < self._opened_at
 
     def push(self, event: Event[Any], size: int) -> bool:
-        """Queue `event`; return False if the stream is full. Called by the queue's worker."""
+        """Queue `event`. Return False if the stream is full. Called by the queue's worker."""
         queued_bytes = self._bytes_pushed - self._bytes_taken
         # A single event always finds room: a turn may hold more than the limit, and ask() waits for one.
         is_over = queued_bytes + size > self.max_bytes and self._events
@@ -93,13 +93,13 @@ class EventStream(Generic[DataT]):
         return True
 
     def clear(self) -> None:
-        """Discard the events that are queued. Called by the queue's worker."""
+        """Discard the queued events. Called by the queue's worker."""
         with contextlib.suppress(IndexError):
             while True:
                 self._bytes_pushed -= self._events.popleft()[1]
 
     def end(self, info: CloseInfo) -> None:
-        """End the stream after the events that are queued."""
+        """End the stream after the queued events."""
         self._ended = info
         self._wake()
 
@@ -109,13 +109,13 @@ class EventStream(Generic[DataT]):
         return self._ended if not self._events else None
 
     def next_before(self, deadline: Deadline) -> Event[DataT] | None:
-        """Return the next event; None if the session ended first.
+        """Return the next event. None if the session ended first.
 
         Raises:
             RequestTimeoutError: `deadline` passed first.
-            WouldDeadlockError: called inside a handler of the same client while nothing is queued: the event could only
-                come after the handler returns.
-            ForkedProcessError: the session is the parent's.
+            WouldDeadlockError: Called in a handler of the same client while no event is queued. Events arrive only
+                after the handler returns.
+            ForkedProcessError: The session is the parent's.
         """
         queue = self._owner.queue
         while True:
@@ -141,7 +141,7 @@ class EventStream(Generic[DataT]):
             if deadline.expired and not self._has_news():
                 raise RequestTimeoutError(
                     f"No {self._describe()} within {deadline.timeout} s. "
-                    "Pass a larger timeout, or begin to listen before what causes it."
+                    "Pass a larger timeout, or start to listen before its cause."
                 )
 
     def _has_news(self) -> bool:
@@ -178,26 +178,27 @@ class EventStream(Generic[DataT]):
 
 
 class EventStreams:
-    """The streams of one client, and what they end with: which session has started, and how the last one ended.
+    """The streams of one client, and the state that ends them: the sessions that started, and how the last one ended.
 
     Args:
-        queue: The client's.
-        max_events, max_bytes: Limits of the queue of each stream.
+        queue: The client's queue.
+        max_events: Limit of each stream's queue.
+        max_bytes: Limit of each stream's queue, in bytes.
     """
 
-    # Mutable state, changed in single steps and without a lock, as that of the bus.
+    # Mutable state, changed in single steps and without a lock, like the bus.
 
     def __init__(self, queue: SerialQueue, max_events: int, max_bytes: int) -> None:
         self.queue = queue
         self._limits = (max_events, max_bytes)
         #: By identity.
         self.open: dict[int, weakref.ref[EventStream]] = {}
-        #: The number of sessions that have started, and of the last one. They start one at a time.
+        #: The number of sessions that have started, and so the number of the last one. They start one at a time.
         self.sessions: int = 0
-        # The last session whose last events were delivered or are being delivered, and how it ended; None: it was an
+        # The last session whose last events were delivered or are being delivered, and how it ended. None: it was an
         # attempt of a `connect()` that may make another one. Written by the queue's worker.
         self._over: tuple[int, CloseInfo | None] = (0, None)
-        # The last session that no other followed, though one might have, and how it ended. Written by the thread that
+        # The last session that might have been replaced but was not, and how it ended. Written by the thread that
         # makes no further attempt.
         self._given_up: tuple[int, CloseInfo | None] = (0, None)
         self._closed = False  # the client is closed: no further session starts
@@ -258,11 +259,11 @@ class EventStreams:
         deadline = Deadline(timeout)
         with self.add([type_], timeout) as stream:
             if stream.after is not None and not type_.starts:
-                raise stream.after.as_error(f"the {type_.value} event came")
+                raise stream.after.as_error(f"the {type_.value} event arrived")
             while True:
                 found = stream.next_before(deadline)
                 if found is None:
-                    raise (stream.ended or CloseInfo()).as_error(f"the {type_.value} event came")
+                    raise (stream.ended or CloseInfo()).as_error(f"the {type_.value} event arrived")
                 if where is None or where(found):
                     return found
 
@@ -276,7 +277,7 @@ class EventStreams:
                 return stream.after
             try:
                 while stream.next_before(deadline) is not None:
-                    pass  # of a session that is replaced
+                    pass  # `disconnected` of a session that is replaced
             except RequestTimeoutError:
                 raise RequestTimeoutError(
                     f"The session has not ended within {timeout} s. Pass a larger timeout, or call disconnect()."
@@ -287,28 +288,28 @@ class EventStreams:
 
     @property
     def last_over(self) -> tuple[int, CloseInfo | None]:
-        """The number of the last session that has ended, and how it ended; None: `connect()` may make another one."""
+        """The number of the last ended session, and how it ended. None: `connect()` may make another one."""
         return self._given_up if self._given_up[0] >= self._over[0] else self._over
 
     @property
     def awaits_replacement(self) -> bool:
-        """True if the last session has ended and another one was to replace it."""
+        """True if the last session has ended and another one was supposed to replace it."""
         number, info = self.last_over
         return number == self.sessions and info is not None and info.reconnecting
 
     @property
     def gave_up(self) -> bool:
-        """True if it is settled that no session replaces the last one, though one was to."""
+        """True if it is certain that the last session is not replaced, although it was supposed to."""
         return self._given_up[0] == self.sessions > 0
 
     def start_session(self) -> int:
-        """Start a session; return its number."""
+        """Start a session, and return its number."""
         self.sessions += 1
         return self.sessions
 
     def session_over(self, number: int, info: CloseInfo | None) -> None:
-        """Record how a session ended (`info` as in `last_over`), before its last event is delivered: streams opened
-        from now on belong to the next session.
+        """Record how a session ended (`info` as in `last_over`), before its last event is delivered. Streams that are
+        opened from now on belong to the next session.
         """
         if number >= self._over[0]:
             self._over = number, info
@@ -326,7 +327,7 @@ class EventStreams:
                 self.remove(stream)
 
     def end_for_good(self, info: CloseInfo) -> None:
-        """End the streams that wait for a further session, also those that are opened later: none will start."""
+        """End the streams that wait for a further session, now and later: no session will start."""
         self._closed = True
         over, last = self._over
         if over == self.sessions and last is not None and last.reconnecting:

@@ -34,11 +34,11 @@ logger: logging.Logger = package_logger(__name__)
 
 # Each running call has a thread. A bot runs a few at once; more than this is a fault of the bot, or an attack.
 MAX_RUNNING = 64
-# Some bots announce a call in both ways: this many ids are kept, so that it does not run twice.
+# Some bots announce a call in both ways. This many ids are kept, so that no call runs twice.
 _MAX_ANNOUNCED = 1000
 
 CALL_EVENTS = frozenset({RTVIEvent.LLM_FUNCTION_CALL_IN_PROGRESS, RTVIEvent.LLM_FUNCTION_CALL})
-"""The events of messages that want a function to run."""
+"""The events of messages that call a function."""
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -46,9 +46,9 @@ class FunctionCall(Record):
     """One call of a function by the bot's language model.
 
     Attributes:
-        function_name: the function.
-        tool_call_id: relates the result to the call.
-        arguments: by name, plain JSON; also empty if the bot withholds them.
+        function_name: The function's name.
+        tool_call_id: Relates the result to the call.
+        arguments: The arguments by name, plain JSON. Also empty if the bot withholds them.
     """
 
     function_name: str
@@ -60,15 +60,15 @@ FunctionCallHandler: TypeAlias = Callable[[FunctionCall], Any]
 
 
 class FunctionCalls:
-    """Runs the functions that the bot of one session calls. They run beside the event queue, so a slow one delays no
-    event.
+    """Runs the functions that the bot of one session calls. They run outside the event queue, so a slow function delays
+    no event.
 
-    Each call has a thread of its own; in manual mode calls run where handlers do, one after the other.
+    Each call has a thread of its own. In manual mode calls run like handlers, one after the other.
 
     Args:
-        publisher: of the session.
-        workers: the threads that run them.
-        send: of the session.
+        publisher: The session's publisher.
+        workers: The threads that run the calls.
+        send: The session's function that sends a message.
     """
 
     def __init__(self, publisher: EventPublisher, workers: WorkerPool, send: Callable[[RTVIMessage], None]) -> None:
@@ -76,7 +76,7 @@ class FunctionCalls:
         self._workers = workers
         self._send = send
         # By the number of a call, the thread that runs it, or None before it starts. Changed in single steps, by the
-        # thread that delivers messages and by those of the functions.
+        # thread that delivers messages and the threads of the functions.
         self._running: dict[int, threading.Thread | None] = {}
         self._numbers = itertools.count(1)
         self._ended = Notifier()  # notified when a call leaves `_running`
@@ -89,8 +89,8 @@ class FunctionCalls:
         """Run the application's function for a call, if it has one. On the thread that delivers messages.
 
         Args:
-            effect: the message that announces the call.
-            size: bytes that it holds, for the limit of the queue.
+            effect: The message that announces the call.
+            size: The message's size in bytes, for the limit of the queue.
         """
         bus = self._publisher.bus
         if bus is None or not (functions := bus.functions):
@@ -104,7 +104,7 @@ class FunctionCalls:
             return
         function = functions.get(data.function_name)
         if function is None and effect.event is RTVIEvent.LLM_FUNCTION_CALL:
-            # Only this message says that the client is meant: `in progress` is also sent for the bot's own functions.
+            # Only this message means the client: `in progress` is also sent for the bot's own functions.
             function = functions.get(None)
         if function is None or self._was_announced(data.tool_call_id, effect.event):
             return
@@ -125,7 +125,7 @@ class FunctionCalls:
             self._fail(function, call, event, error, size)
 
     def _was_announced(self, tool_call_id: str, event: RTVIEvent) -> bool:
-        """Whether the call was announced by the other message before. A bot may reuse an id for a later call."""
+        """Whether the other message has announced the call before. A bot may reuse an id for a later call."""
         if self._announced is None:
             self._announced = deque(maxlen=_MAX_ANNOUNCED)
         key = hash(tool_call_id)  # an id may have any length
@@ -154,7 +154,7 @@ class FunctionCalls:
         return threading.current_thread() in self._running.copy().values()
 
     def join(self, deadline: Deadline) -> list[threading.Thread]:
-        """Wait until no function runs; return the threads of those that do not end before `deadline`."""
+        """Wait until no function runs. Return the threads whose functions are still running at `deadline`."""
         self._ended.wait_for(lambda: not self._running, deadline)
         return [thread for thread in self._running.copy().values() if thread is not None]
 
@@ -187,9 +187,9 @@ class FunctionCalls:
         result = {"error": raised(error)}
         try:
             self._answer(call, result)
-        except Exception:  # noqa: BLE001 - the next one tells
+        except Exception:  # noqa: BLE001 - the next attempt logs its own failure
             try:
-                # The arguments came from the bot; they may be more than can be sent, or no JSON (NaN).
+                # The arguments are the bot's: they may be too large to send, or not JSON (NaN).
                 self._answer(attrs.evolve(call, arguments={}), result)
             except Exception:
                 logger.debug("The bot could not be told that %s failed", quoted(call.function_name), exc_info=True)
@@ -214,7 +214,7 @@ class FunctionCalls:
 
 
 def _as_result(value: Any) -> dict[str, Any] | str:
-    """Return a result as bots take it: Pipecat refuses what is neither an object nor a string, and runs the model only
-    for one that is true.
+    """Return a result in a form that bots take. Pipecat refuses a result that is not an object or a string, and runs
+    the model only for a true one.
     """
     return value if isinstance(value, (dict, str)) and value else {"result": value}

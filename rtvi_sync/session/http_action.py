@@ -38,24 +38,25 @@ from .session import EndLimits
 
 
 class HTTPAction:
-    """Sends one action and reads the answer on a thread of its own, one message each time one is requested.
+    """Sends one action, and reads the answer on a thread of its own. It reads each message when it is requested.
 
     A context manager: at the end of the block the request has ended or is abandoned. Use it on one thread; only
-    `abandon()` may be called on any. A handler of the same client may use it, too: the events that it causes are
+    `abandon()` may be called on any. A handler of the same client may use it, too. The events that it causes are then
     delivered afterwards.
 
     Args:
-        message: the action.
-        params: where to send it.
-        engine: of this action alone.
+        message: The action.
+        params: The parameters with the endpoint.
+        engine: The engine of this action only.
         network: TLS and proxy.
-        http_client: the application's own, or None.
-        publishing: called with this action, returns the publisher of its events; entered and left on the thread of the
-            request. Meanwhile `disconnect()` may call `abandon()`, and a full queue calls `overflow()`.
+        http_client: The application's HTTP client, or None.
+        publishing: Called with this action, returns the publisher of its events as a context manager. The thread of the
+            request enters and leaves it. In between, `disconnect()` may call `abandon()`, and a full queue calls
+            `overflow()`.
 
     Raises:
         ActionEndpointNotSetError: `params` name no endpoint for actions.
-        TypeError, ValueError: the action or the request data is not JSON.
+        TypeError, ValueError: The action or the request data is not JSON.
     """
 
     def __init__(
@@ -112,13 +113,13 @@ class HTTPAction:
     # -- the caller's thread ------------------------------------------------------------------------------------------
 
     def result(self, deadline: Deadline) -> RTVIMessage:
-        """Return the answer to the action, after the server's last message; its events are queued by then.
+        """Return the answer to the action, after the server's last message. By then its events are queued.
 
         Args:
-            deadline: limit of all messages together.
+            deadline: Limit of all messages together.
 
         Raises:
-            RTVIError: as `next_before()`.
+            RTVIError: As `next_before()`.
         """
         while self.next_before(deadline) is not None:
             pass
@@ -126,22 +127,22 @@ class HTTPAction:
 
     @system_failures_as(partial(DisconnectedError, initiator="client"), "The action could not be sent")
     def next_before(self, deadline: Deadline) -> RTVIMessage | None:
-        """Return the server's next message; None after the last one. Its event has been queued.
+        """Return the server's next message, or None after the last one. Its event has been queued.
 
         The first call makes the request.
 
         Args:
-            deadline: limit of this message.
+            deadline: Limit of this message.
 
         Raises:
             RequestTimeoutError: `deadline` passed first.
-            RequestRejectedError: the server refused the request; or the bot the action, after the last message.
-            DisconnectedError: the server cannot be reached, or broke the connection; or the application called
+            RequestRejectedError: The server refused the request; or the bot the action, after the last message.
+            DisconnectedError: The server cannot be reached, or broke the connection; or the application called
                 `disconnect()`.
-            ProtocolError: the server sent what the protocol does not allow; or no message was the answer.
-            InvalidTransportParamsError: a header or the proxy is not valid.
-            RTVIError: the client is closed, or has a session now; or the queue of events is full.
-            ForkedProcessError: the request is the parent's.
+            ProtocolError: The server broke the protocol, or no message was the answer.
+            InvalidTransportParamsError: A header or the proxy is not valid.
+            RTVIError: The client is closed, or has a session now; or the queue of events is full.
+            ForkedProcessError: The request is the parent's.
         """
         if self._generation != fork_generation():
             raise forked_error()
@@ -176,13 +177,13 @@ class HTTPAction:
     # -- any thread ---------------------------------------------------------------------------------------------------
 
     def abandon(self, reason: RTVIError | None = None) -> None:
-        """End the request soon; a call that waits raises `reason` (None: `disconnect()` was called)."""
+        """End the request soon. A call that waits raises `reason`. None: `disconnect()` was called."""
         self._abort.abort(reason)
 
     def join(self, deadline: Deadline) -> None:
-        """Wait until the thread of the request, which has ended or was abandoned, has ended."""
+        """Wait for the end of the request's thread. The request has ended or was abandoned."""
         thread = self._thread
-        if thread is not None and thread is not threading.current_thread():  # as a finalizer may be
+        if thread is not None and thread is not threading.current_thread():  # a finalizer may run on the thread itself
             join_thread(thread, deadline)
 
     def overflow(self) -> None:
@@ -254,8 +255,8 @@ class HTTPAction:
         self._put(message)
 
     def _put(self, message: RTVIMessage) -> None:
-        """Pass `message` to the caller, and read on when the next one is requested, so that a server cannot fill the
-        memory.
+        """Pass `message` to the caller, and continue to read when the next one is requested. So a server cannot fill
+        the memory.
         """
         self._asked = False
         self._received.append(message)
@@ -266,7 +267,7 @@ class HTTPAction:
 
 
 class _Limit(Deadline):
-    """The limit of a request: that of the message that is requested now."""
+    """The limit of a request: the limit of the message that is being requested."""
 
     __slots__ = ("deadline",)
 

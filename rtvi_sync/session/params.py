@@ -33,12 +33,12 @@ Seconds = float
 
 
 def _names_only(value: Mapping[str, Any] | None) -> str:
-    """Return a repr with the keys and without the values: headers and request data hold credentials."""
+    """Return a repr with the keys and without the values, because headers and request data contain credentials."""
     return "None" if value is None else "{" + ", ".join(f"{key!r}: ..." for key in value) + "}"
 
 
 def _url_shown(url: str | None) -> str:
-    """Return a repr without what may be a credential: user, password, query and fragment."""
+    """Return a repr without possible credentials: user, password, query and fragment."""
     return "None" if url is None else repr(printable(url) + ("?..." if "?" in url else ""))
 
 
@@ -74,11 +74,11 @@ class RTVIClientParams(MutableRecord):
 
     Attributes:
         base_url: URL of the developer's API, or None.
-        endpoints: paths below it.
-        request_data: sent with every request, as fields of its JSON body.
-        headers: sent with every request to `base_url`, and never to the WebSocket.
-        config: pipeline configuration for bots that take one: a list of services; their order matters.
-        services: service key to provider, for servers that choose by it.
+        endpoints: Paths below `base_url`.
+        request_data: Fields of the JSON body of every request.
+        headers: Headers of every request to `base_url`. Never sent to the WebSocket.
+        config: The pipeline configuration, for bots that take one: a list of services. Their order matters.
+        services: Service key to provider, for servers that choose by it.
     """
 
     base_url: str | None = attrs.field(default=None, repr=_url_shown, validator=URL.or_none)
@@ -100,15 +100,15 @@ class RTVIClientParams(MutableRecord):
     __attrs_post_init__ = check_fields
 
     def config_as_json(self) -> list[Any]:
-        """Return `config` as JSON; entries may be `RTVIClientConfigOption` objects or mappings of that shape.
+        """Return `config` as JSON. Entries may be `RTVIClientConfigOption` objects or mappings of that shape.
 
         Raises:
-            TypeError: it is no config; the message says where.
+            TypeError: It is not a config. The message names the wrong place.
         """
         return as_json(self.config or [])
 
     def construct_url(self, endpoint: str) -> str:
-        """Join `base_url` and an endpoint with exactly one slash; a query of the base is kept.
+        """Join `base_url` and an endpoint with exactly one slash. A query of the base is kept.
 
         Args:
             endpoint: "connect", "action", or a path.
@@ -139,10 +139,10 @@ class APIRequest(Record):
     """A request that starts a bot, for `start_bot()`.
 
     Attributes:
-        endpoint: its URL.
-        headers: added to those of the client's parameters, and override them.
-        request_data: fields of the JSON body; replace those of the parameters with the same names.
-        timeout: seconds; None: the client's connect timeout.
+        endpoint: The URL of the request.
+        headers: Further headers. They override the headers in the client's parameters.
+        request_data: Fields of the JSON body. They replace fields of the same names in the client's parameters.
+        timeout (seconds): Limit of the request. None: the client's connect timeout.
     """
 
     endpoint: str = attrs.field(repr=_url_shown, validator=URL)
@@ -158,8 +158,8 @@ class APIRequest(Record):
 class ConnectTimeout:
     """The timeout that a custom connect handler gets, as the interface defines it.
 
-    `clear()` ends the handler's own limit; that of `connect()` runs on until the bot is ready, so a handler cannot
-    leave the call blocked.
+    `clear()` ends only the handler's own limit. The limit of `connect()` runs until the bot is ready, so a handler
+    cannot block the call forever.
     """
 
     def __init__(self, deadline: Deadline) -> None:
@@ -170,7 +170,7 @@ class ConnectTimeout:
         self._deadline = None
 
     def remaining(self) -> float | None:
-        """Return the seconds left; None without a limit, or after `clear()`."""
+        """Return the seconds left. None without a limit, or after `clear()`."""
         deadline = self._deadline
         return deadline.remaining() if deadline is not None else None
 

@@ -1,4 +1,4 @@
-"""The policy of automatic reconnection: when to replace a lost session, how often to try, and what reports it."""
+"""The policy of automatic reconnection: when to replace a lost session, how often to try, and its events' payloads."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class ReconnectingData(Record):
     """The payload of `reconnecting`: a session was lost, or an attempt to replace it failed, and another one follows.
 
     Attributes:
-        attempt: number of the attempt that follows, from 1.
-        max_attempts: of the policy; None: no limit.
-        delay: seconds until it starts.
-        error: how the session was lost, or why the last attempt failed.
+        attempt: Number of the next attempt, from 1.
+        max_attempts: The policy's limit. None: no limit.
+        delay: Seconds until the attempt starts.
+        error: The loss of the session, or the failure of the last attempt.
     """
 
     attempt: int
@@ -59,18 +59,18 @@ class ReconnectingData(Record):
         return f"the client reconnects by itself, {self.describe_attempt()}"
 
     def describe_attempt(self) -> str:
-        """Return which attempt follows, and when."""
+        """Return the number and time of the next attempt, in words."""
         of = f" of {self.max_attempts}" if self.max_attempts is not None else ""
         return f"attempt {self.attempt}{of} within {self.delay:.1f} s"
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class ReconnectFailedData(Record):
-    """The payload of `reconnect_failed`: no further attempt is made.
+    """The payload of `reconnect_failed`: the client makes no further attempt.
 
     Attributes:
-        attempts: how many were made.
-        error: why the last one failed.
+        attempts: The number of attempts.
+        error: The failure of the last attempt.
     """
 
     attempts: int
@@ -85,17 +85,17 @@ class ReconnectFailedData(Record):
 def is_transient(error: BaseException) -> bool:
     """Whether the same attempt may succeed a little later.
 
-    True for: a connection that broke, a server that closes or restarts (close codes 1001, 1006 and 1011 to 1014, HTTP
-    408, 425, 429 and 5xx), a limit that passed. False for: a bot that ended the session (Pipecat closes with 1000
-    however it ends), a fatal error of the bot, a server that refuses (401, 404 and so on), a certificate that is
-    refused, a broken protocol, and what the application itself did. An error of several attempts is transient if one of
-    them is, unless the server refused the last.
+    True for a connection that broke, a server that closes or restarts (close codes 1001, 1006 and 1011 to 1014, HTTP
+    408, 425, 429 and 5xx), and a limit that passed. False for a bot that ended the session (Pipecat always closes with
+    1000), a fatal error of the bot, a server that refuses (401, 404 and so on), a refused certificate, a broken
+    protocol, and errors or calls of the application. An error of several attempts is transient if one of them is,
+    unless the server refused the last.
     """
     instance_of("an exception", BaseException).check(error=error)
     if isinstance(error, ConnectError) and error.attempts:
         last = error.attempts[-1][1]
         if isinstance(last, StartBotError) and last.status in _REFUSALS:
-            return False  # it has ended the call
+            return False  # the application has ended the call
         return any(is_transient(attempt) for _, attempt in error.attempts)
     if isinstance(error, DisconnectedError):
         return error.initiator == "network" or (error.initiator == "server" and error.code in _PASSING_CODES)
@@ -107,7 +107,7 @@ def is_transient(error: BaseException) -> bool:
 
 
 def _is_worth_waiting(error: BaseException) -> bool:
-    """Whether the same attempt may ever succeed: true unless the application, which gets the error, is wrong."""
+    """Whether the same attempt may ever succeed. False if the application, which gets the error, is wrong."""
     if isinstance(error, ConnectError) and error.attempts:
         return any(_is_worth_waiting(attempt) for _, attempt in error.attempts)
     return isinstance(error, RTVIError) and not isinstance(error, (UsageError, ForkedProcessError))
@@ -122,30 +122,32 @@ def _is_caused_by(error: BaseException | None, kind: type[BaseException]) -> boo
 _PASSING_CODES = (1001, 1006, 1011, 1012, 1013, 1014)
 
 _PASSING_STATUSES = (408, 425, 429)
-# By these a server refuses the client, whatever transport it comes by.
+# By these statuses a server refuses the client, over any transport.
 _REFUSALS = (401, 403, 407)
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class ReconnectPolicy(Record):
-    """When a session that was ready and is lost is replaced by a new one, and how often that is tried.
+    """When to replace a lost session, and how often to try.
 
-    The delay before attempt n is chosen at random between 0 and ``min(max_delay, initial_delay * 2 ** (n - 1))``
-    seconds ("full jitter"), so that the clients of a server that restarts do not all reconnect at once.
+    Only sessions whose bot was ready are replaced. The delay before attempt n is chosen at random between 0 and
+    ``min(max_delay, initial_delay * 2 ** (n - 1))`` seconds ("full jitter"), so that the clients of a restarting server
+    don't all reconnect at once.
 
     Attributes:
-        max_attempts: attempts to replace one lost session; None: no limit.
-        max_elapsed: seconds after which no further attempt begins; None: no limit.
-        initial_delay, max_delay: seconds; see above.
-        stable_after: seconds after which a new session counts as good. If it is lost earlier, that is one more failed
-            attempt, so a server that accepts each session and ends it at once is not flooded with attempts.
-        retry_on: decides, given the error of a lost session (`DisconnectedError`) or of a failed attempt, whether
-            another attempt follows. None: `is_transient`. Called once for each, on a thread of the package; the
-            `disconnected` of a lost session waits for the result.
-        attempt_timeout: seconds that one attempt may take, also the first `connect()`, where the client's
+        max_attempts: Limit of the attempts to replace one lost session. None: no limit.
+        max_elapsed (seconds): Time after which no further attempt starts. None: no limit.
+        initial_delay (seconds): The longest delay before the first attempt; see above.
+        max_delay (seconds): The longest delay before any attempt.
+        stable_after (seconds): Time after which a new session counts as good. A session that is lost earlier counts as
+            one more failed attempt. This protects a server that accepts each session and ends it at once.
+        retry_on: A function that is called with the error of a lost session (`DisconnectedError`) or of a failed
+            attempt, and returns whether to make another attempt. None: `is_transient`. Called once for each error, on a
+            thread of the package. The `disconnected` of a lost session waits for the result.
+        attempt_timeout (seconds): Limit of one attempt, including the first `connect()`, if the client's
             `connect_timeout` allows more. None: no limit of its own.
-        first_connect: `connect()` is repeated as well, until a bot is ready or the client's `connect_timeout` passes,
-            which then limits all attempts of this call together.
+        first_connect: True: also repeat `connect()`, until a bot is ready. The client's `connect_timeout` then limits
+            all attempts of this call together.
     """
 
     max_attempts: int | None = attrs.field(
@@ -163,15 +165,15 @@ class ReconnectPolicy(Record):
 
     @classmethod
     def forever(cls, **changes: Unpack[PolicyChanges]) -> ReconnectPolicy:
-        """Return the policy of an application that runs unattended, such as a kiosk.
+        """Return a policy for an application that runs unattended, such as a kiosk.
 
-        Until the application calls `disconnect()`, `disconnect_bot()` or `close()`, each session is followed by another
-        one, however it ended: also if the bot has ended it, as Pipecat's do after a time without speech. The first
-        `connect()` is repeated, too, so the server may start later. Only errors of the application itself
-        (`UsageError`) are raised. An attempt may take 60 s.
+        The client replaces each session, however it ended, until the application calls `disconnect()`,
+        `disconnect_bot()` or `close()`. This includes sessions that the bot ends, as Pipecat's bots do after a time
+        without speech. The client also repeats the first `connect()`, so the server may start later. Only errors of the
+        application itself (`UsageError`) are raised. An attempt may take 60 s.
 
         Args:
-            changes: attributes that differ, such as ``max_delay=5``.
+            changes: Attributes with other values, such as ``max_delay=5``.
         """
         policy = cls(max_attempts=None, retry_on=_is_worth_waiting, attempt_timeout=60.0, first_connect=True)
         return attrs.evolve(policy, **changes)
@@ -200,9 +202,9 @@ class Retries:
     """The attempts that a policy allows after a first failure.
 
     Args:
-        policy: the client's.
-        first: number of the attempt that follows the first failure: 1 after a lost session, 2 after a first attempt.
-        left: seconds after which no further attempt starts, beside the policy's own limit; None: no other limit.
+        policy: The client's policy.
+        first: Number of the attempt after the first failure: 1 after a lost session, 2 after a first attempt.
+        left: Seconds after which no further attempt starts, apart from the policy's own limit. None: no other limit.
     """
 
     def __init__(self, policy: ReconnectPolicy, *, first: int, left: float | None = None) -> None:
@@ -216,7 +218,7 @@ class Retries:
         self._state = tenacity.RetryCallState(None, None, (), {})  # type: ignore[arg-type]  # only its number is read
 
     def after(self, error: BaseException) -> ReconnectingData | None:
-        """Return the attempt that follows a failure by `error`, which the policy retries; None: no attempt is left."""
+        """Return the attempt after a failure by `error`, which the policy retries. None: no attempt is left."""
         attempt, most = self._next, self._policy.max_attempts
         if most is not None and attempt > most:
             return None
@@ -225,7 +227,7 @@ class Retries:
             return None
         self._next += 1
         self._state.attempt_number += 1
-        # A copy, because the frames of the error keep the client, which must be collected if it is dropped.
+        # A copy, because the error's frames keep the client alive, which must be collected if it is dropped.
         return ReconnectingData(attempt=attempt, max_attempts=most, delay=delay, error=fresh_copy(error))
 
 

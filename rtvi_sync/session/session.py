@@ -8,12 +8,12 @@
 | closing | `End.run()`, soon after `end()`, which any thread may call | the close thread |
 | announced, closed, drained | the steps of `End` | the same |
 
-The close thread is that of the call that waits for the end, if it is one of the package, else one of its own; at the
-exit of the interpreter the exiting one.
+The close thread is the thread of the call that waits for the end, if that is a thread of the package. Otherwise it is a
+new thread. At the exit of the interpreter it is the exiting thread.
 
-A session is used once: late results of an abandoned attempt reach a session that has ended, and have no effect. It
-refers to the client and its handlers only weakly, so that a client which is dropped while connected can be collected;
-its session is then torn down. docs/background/threads.md draws the life cycle.
+A session is used once. Late results of an abandoned attempt reach an ended session, and have no effect. The session
+refers to the client and its handlers only weakly. So a client that is dropped while connected can be collected, and its
+session is torn down. docs/background/threads.md draws the life cycle.
 """
 
 from __future__ import annotations
@@ -82,15 +82,15 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = package_logger(__name__)
 
-# The session that each transport serves, by the transport's identity: two clients must not share one. It keeps live
-# sessions, which nothing else may hold strongly.
+# The session that each transport serves, by the transport's identity, because two clients must not share one. The dict
+# keeps live sessions alive; nothing else may hold them strongly.
 _sessions_of_transports: dict[int, Session] = {}
 
-# A further cause of a bot's silence.
+# An additional explanation of a bot's silence.
 _SILENCE = {
     # Seen: Pipecat 0.0.73 and 0.0.108.
     "action": " If the action has failed, see the bot's log, and reconnect: the bot may answer no further one.",
-    "client-message": " A bot of Pipecat answers only what a handler of its program answers (docs/guides/messages.md).",
+    "client-message": " A Pipecat bot answers only messages for which its code has a handler (docs/guides/messages.md).",
 }
 
 
@@ -107,25 +107,26 @@ class Phase(IntEnum):
 
 
 class SessionOwner(Protocol):
-    """The operation that makes a session, and decides what follows it. On the close thread."""
+    """The operation that makes a session, and decides whether another one follows. On the close thread."""
 
     def after(self, session: Session) -> bool:
-        """Whether another session or attempt follows `session`, which ends. Called once."""
+        """Whether another session or attempt follows the ending `session`. Called once."""
 
     def drained(self, session: Session) -> None:
-        """Start what follows `session`, which was ready and has ended completely."""
+        """Start the replacement of `session`, which was ready and has ended completely."""
 
 
 class Session:
     """One attempt to connect and the session that results.
 
     Args:
-        transport: Carries the session; no other session may use it until this one is closed.
-        bus, media: The client's.
+        transport: Carries the session. No other session may use it until this one is closed.
+        bus: The client's event bus.
+        media: The client's devices.
         deadline: Limit of the attempt.
-        conversation: Follows the turns of the client's sessions; None: nothing does.
-        owner: Decides what follows the session. None: nothing.
-        in_connect: Whether it is an attempt of a call of `connect()`, which may make another one if it fails; else it
+        conversation: Follows the turns of the client's sessions. None: turns are not followed.
+        owner: Decides whether another session follows. None: none does.
+        in_connect: True: an attempt of a call of `connect()`, which may make another one if it fails. False: it
             replaces a lost session.
         is_one_of_several: Whether the same call may make another attempt, which gets the open devices. The session is
             published as connected only when its bot is ready.
@@ -135,11 +136,11 @@ class Session:
     """
 
     # Mutable state. `_lock` guards `phase`, `_info` and `_early_ready`: the thread that moves the phase first takes the
-    # next step. Any thread of the package may hold it, for an assignment; it is re-entrant, because a finalizer may end
-    # the session during one. `_order` guards nothing: it is held while the follower notes a message and the
+    # next step. Any thread of the package may hold it, for an assignment. It is re-entrant, because a finalizer may end
+    # the session during the assignment. `_order` guards no data. It is held while the follower notes a message and the
     # transport takes it, so that both get the messages in the same order. It is re-entrant, because finalizers and
-    # signal handlers may send. All other attributes are changed in single steps; `messages_received` and `_last_moment`
-    # only by the thread that delivers messages, of which there is one at a time.
+    # signal handlers may send. All other attributes are changed in single steps. Only the thread that delivers messages
+    # changes `messages_received` and `_last_moment`; there is one such thread at a time.
 
     def __init__(
         self,
@@ -160,27 +161,27 @@ class Session:
         self._is_one_of_several = is_one_of_several
         #: How far the session is.
         self.phase: Phase = Phase.CONNECTING
-        # Notified when the phase has moved, the second one by the last phase: `disconnect()` waits for that one alone,
-        # and is not woken by the others.
+        # Notified when the phase has moved, the second one only by the last phase. `disconnect()` waits for the last
+        # phase alone, and should not wake for the others.
         self._moved, self._drained = Notifier(), Notifier()
         self._generation = fork_generation()
-        # Both are explained at the head of the class.
+        # The comment at the head of the class explains both.
         self._lock = threading.RLock()
         self._order = threading.RLock()
         # -- connecting
         #: The attempt to connect, on a thread of its own.
         self.connecting: PoolTask | None = None
-        #: The transport knows of this session: it must be told of later changes.
+        #: The transport has been told of this session, and must be told of later changes.
         self.introduced: bool = False
-        #: What the ready bot said about itself; None before.
+        #: The ready bot's description of itself. None before.
         self.bot: BotReadyData | None = None
         self._early_ready: protocol.Ready | None = None  # bot-ready, if it arrives before the transport is open
         # -- messages
         self.engine: protocol.Engine = protocol.Engine(about_this_client())
         self._conversation = conversation
-        #: Takes what happens, from the moment when the bot is ready; None before, and if turns are not followed.
+        #: Takes the session's events, once the bot is ready. None before, and if turns are not followed.
         self.follower: SessionFollower | None = None
-        #: Notes what happens, for recordings; None: the client is not recorded.
+        #: Notes the session's events for recordings. None: the client is not recorded.
         self.recorder: Recorder | None = None
         self._waiting: list[AbortController] = []  # of the requests beside the session
         # By thread: each counts its own messages, so that no sending thread holds a lock.
@@ -192,13 +193,13 @@ class Session:
         self._close_task: PoolTask | None = None
         self._closes_transport = False  # the transport was told of this session, and must be told of its end
         self._transport_deadline: Deadline | None = None
-        #: The application has ended the session, or requested the bot to leave: the end is no loss.
+        #: The application has ended the session, or requested the bot to leave, so the end is not a loss.
         self.nothing_follows: bool = False
         #: Another session or attempt follows. Known once the session is closed.
         self.follows: bool = False
 
         other = _sessions_of_transports.setdefault(id(transport), self)
-        if other.in_other_process and not other._closes_transport:  # a fork came before its transport knew of it
+        if other.in_other_process and not other._closes_transport:  # forked before the transport was told of `other`
             _sessions_of_transports[id(transport)] = self
         elif other is not self:
             raise InvalidTransportParamsError(
@@ -240,21 +241,21 @@ class Session:
 
     def initialize_transport(self, options: TransportOptions) -> None:
         """Tell the transport that it serves this session now."""
-        self._closes_transport = True  # before the call: a transport that hangs has to be told of the end, too
+        self._closes_transport = True  # before the call, because a transport that hangs must be told of the end, too
         self.check_wanted()  # else the end was first, and does not happen again
         self.media.expect(self.runtime, self.publisher)  # after it: the next session may have started
         transport, settings = self.transport, self.media.settings
         before = settings.mic, settings.cam
         transport.initialize(options, self.receive)
         self.introduced = True
-        # Tell it what was switched before it knew of its session.
+        # Tell the transport of switches made before it was told of its session.
         if settings.mic is not before[0]:
             transport.enable_mic(settings.mic)
         if settings.cam is not before[1]:
             transport.enable_cam(settings.cam)
 
     def check_wanted(self) -> None:
-        """Raise if the attempt was abandoned: its thread must not continue."""
+        """Raise if the attempt was abandoned, because its thread must not continue."""
         if self._info is not None:  # an abort ends the session, too
             self.abort.signal.raise_if_aborted()
             raise self.close_info.as_error()
@@ -269,7 +270,8 @@ class Session:
 
     def opened(self) -> None:
         """Publish that the transport is open, and become ready if the bot is."""
-        # One of several ways is published when its bot is ready: else the next way would have to end what it started.
+        # If several ways are tried, one is published when its bot is ready. Otherwise the next way would have to end
+        # events that this one started.
         if not (self._is_one_of_several or self._publish_opened()):
             return
         with self._lock:
@@ -321,7 +323,7 @@ class Session:
                 self._moved.notify_all()
 
     def _aborted(self) -> None:
-        """End the attempt: the application has called `abort_controller.abort()`, or the end has."""
+        """End the attempt: the application has called `abort_controller.abort()`, or the session is ending."""
         if not self.publisher.was_ready:
             self.end(CloseInfo(initiator="client", error=self.abort.signal.reason))
 
@@ -374,26 +376,26 @@ class Session:
 
     @property
     def may_leave_devices(self) -> bool:
-        """True if the next attempt may get the open devices. Those that have sent or played something are not left."""
+        """True if the next attempt may get the open devices. Devices that have sent or played are not passed on."""
         return self._is_one_of_several and not self.publisher.was_opened
 
     def _enter(self, phase: Phase) -> bool:
-        """Move to `phase`; return False if the session is that far already. Any thread."""
+        """Move to `phase`. Return False if the session is there or further already. Any thread."""
         with self._lock:
             if self.phase >= phase:
                 return False
             self.phase = phase
-        if phase >= Phase.READY:  # nothing waits for an earlier one
+        if phase >= Phase.READY:  # no call waits for an earlier one
             (self._drained if phase is Phase.DRAINED else self._moved).notify_all()
         return True
 
     def wait_for(self, phase: Phase, deadline: Deadline) -> bool:
-        """Wait until the session is as far as `phase`; return False if `deadline` passed first."""
+        """Wait until the session has reached `phase`. Return False if `deadline` passed first."""
         notifier = self._drained if phase is Phase.DRAINED else self._moved
         return notifier.wait_for(lambda: self.phase >= phase, deadline)
 
     def wait_settled(self, deadline: Deadline, or_when: Callable[[], bool] = lambda: False) -> bool:
-        """Wait until the bot is ready or the session closed, or `or_when()`, after `wake()`, is true; return False if
+        """Wait until the bot is ready, the session is closed, or `or_when()`, after `wake()`, is true. Return False if
         `deadline` passed first.
         """
         return self._moved.wait_for(lambda: self.bot is not None or self.phase >= Phase.CLOSED or or_when(), deadline)
@@ -420,7 +422,7 @@ class Session:
     # -- sending: any thread ------------------------------------------------------------------------------------------
 
     def check_takes(self, message: RTVIMessage, waiter: Future[RTVIMessage] | None = None) -> None:
-        """Raise unless the bot takes `message`; see `Engine.outbound()`. Nothing is sent.
+        """Raise unless the bot takes `message`; see `Engine.outbound()`. Sends nothing.
 
         Raises:
             BotNotReadyError, ForkedProcessError, UnsupportedFeatureError
@@ -458,7 +460,7 @@ class Session:
         self.transport.send_dtmf(keys)
 
     def _send_result(self, message: RTVIMessage) -> None:
-        """Send the result of a function, unless there is no way: the bot then has called it without waiting for one."""
+        """Send the result of a function. If there is no way to send it, the bot does not wait for one."""
         if self.transport.carries_messages:
             self.send(message)
 
@@ -496,7 +498,7 @@ class Session:
             except BaseException as error:
                 if follower is not None:
                     follower.unsent(message)
-                # The transport, which is closed, knows less of the end than the session.
+                # The transport is closed, and knows less about the end than the session.
                 if isinstance(error, DisconnectedError) and self.is_ending:
                     raise self.close_info.as_error() from None
                 raise
@@ -506,11 +508,11 @@ class Session:
 
     @property
     def wants_config(self) -> bool:
-        """True if the bot has a config by its version, has not sent it, and can be asked for it."""
+        """True if bots of this version have a config, and this one has not sent it and can be asked for it."""
         return self.engine.wants_config and self.transport.carries_messages
 
     def fetch_config(self, deadline: Deadline) -> None:
-        """Request a config that the bot has by its version and has not sent. A failure does not end the session.
+        """Request the config of a bot that has one by its version and has not sent it. Failures don't end the session.
 
         Raises:
             BotNotReadyError, DisconnectedError: The session ended.
@@ -526,15 +528,15 @@ class Session:
 
     @property
     def takes_uploads(self) -> bool:
-        """True if the server that has started the bot takes files for it."""
+        """True if the server that started the bot takes files for it."""
         start = self.transport.start_request
         return start is not None and start.upload_url is not None
 
     def upload(self, name: str, media_type: str, content: bytes, deadline: Deadline) -> str:
-        """Send a file for the bot to the server that has started it, and return the URL by which the bot knows it.
+        """Send a file for the bot to the server that started it, and return the URL by which the bot knows it.
 
         Raises:
-            RequestTimeoutError, RequestRejectedError: Not in time, or it failed; the session continues.
+            RequestTimeoutError, RequestRejectedError: It was not in time, or failed. The session continues.
             DisconnectedError: The session ended.
             ProtocolError: The answer has no URL.
             WouldDeadlockError: The calling thread must not block.
@@ -577,7 +579,7 @@ class Session:
         controller.signal.is_supervised = False
         self._waiting.append(controller)
         try:
-            self.check_ready()  # it may have ended since
+            self.check_ready()  # the session may have ended since
             yield controller.signal
         finally:
             self._waiting.remove(controller)
@@ -591,12 +593,12 @@ class Session:
     def receive_all(self, messages: Iterable[Inbound]) -> None:
         """Turn messages that arrived together into answers, events and function calls.
 
-        Their events are queued together, but before anything that must come after them: an answer, a state, an
-        interruption, a function call.
+        Their events are queued together, but before an answer, state, interruption or function call, because those
+        must follow them.
         """
         receive, publisher = self.engine.receive if self.recorder is None else self._record, self.publisher
         items: list[Item] = []
-        held = 0  # bytes, by the items
+        held = 0  # bytes held by the items
         try:
             for message in messages:
                 if self._info is not None:
@@ -607,7 +609,7 @@ class Session:
                 size = envelope.estimated_size(text) if text is not None else 0
                 for effect in receive(message):
                     if type(effect) is protocol.Deliver:
-                        # Each has a time of its own: applications compare them to find out what came first.
+                        # Each message has a different time, because applications compare times to find the order.
                         now, last = monotonic(), self._last_moment
                         self._last_moment = received_at = now if now > last else math.nextafter(last, math.inf)
                         item = publisher.item_of(effect, text or effect.message, received_at, size)
@@ -633,7 +635,7 @@ class Session:
         return self.engine.receive(message)
 
     def _perform(self, effect: protocol.Effect, size: int) -> None:
-        """Perform an effect of the bot's message, which holds `size` bytes; an event is a call of a function."""
+        """Perform an effect of the bot's message, which holds `size` bytes. An event calls a function."""
         if isinstance(effect, protocol.Deliver):
             self.functions.called(effect, size)
         elif isinstance(effect, protocol.Interrupt):
@@ -651,7 +653,7 @@ class Session:
         try:
             self.transport.interrupt_playback()
         except BaseException:
-            logger.exception("The %s transport could not drop what the bot said", self.transport.name)
+            logger.exception("The %s transport could not drop the bot's audio", self.transport.name)
 
     def _overflow(self) -> None:
         error = RTVIError(
@@ -663,15 +665,15 @@ class Session:
     # -- the end: any thread ------------------------------------------------------------------------------------------
 
     def end(self, info: CloseInfo, here: PoolTask | None = None) -> bool:
-        """End the session, as `info` says if this is the first call; return whether it is. Does not wait.
+        """End the session, as `info` says if this is the first call. Return whether it is. Does not wait.
 
         Args:
-            info: How it ends.
-            here: The task of the calling thread, if that would only wait: it takes the steps itself, unless another
-                thread does. None: a new thread takes them.
+            info: How the session ends.
+            here: The task of the calling thread, if that thread would only wait. It takes the steps itself, unless
+                another thread does. None: a new thread takes them.
         """
         is_first = self._fail_calls(info)
-        # Not only in the first call: Ctrl-C may have interrupted that one here.
+        # Not only in the first call, because Ctrl-C may have interrupted that call here.
         if self._close_task is not None or self.phase >= Phase.CLOSING:
             return is_first
         if here is not None:
@@ -680,12 +682,12 @@ class Session:
         task = PoolTask("close", lambda: End(self, task).run())
         try:
             task.start()
-            # Of two tasks that are started at once one does the work, and stores itself.
+            # If two tasks are started at once, the one that does the work stores itself.
             self._close_task = self._close_task or task
         except RuntimeError:
             if is_exiting():
                 End(self, None, Deadline(EndLimits.TEARDOWN)).run()
-            else:  # the system has no thread to give at the moment, and the calling one may be the I/O thread
+            else:  # the system has no thread left at the moment, and the calling thread may be the I/O thread
                 io = self.runtime.io
                 io.call(lambda: io.call_later(NO_THREAD_PAUSE, lambda: self.end(info)))
         return is_first
@@ -694,8 +696,8 @@ class Session:
         """End the session and wait until it has ended, within the limit of `disconnect()`.
 
         Args:
-            info: How it ends, if it is not ending already.
-            linger: Seconds to wait for handlers of the last events; None: the rest of the limit.
+            info: How the session ends, if it is not ending already.
+            linger: Seconds to wait for handlers of the last events. None: the rest of the limit.
         """
         deadline = Deadline(EndLimits.TEARDOWN)
         self.end(info, current_task() if linger is None and not self._end_waits_for_caller else None)
@@ -721,7 +723,7 @@ class Session:
         self.end(CloseInfo(initiator="network", error=error))
 
     def _fail_calls(self, info: CloseInfo) -> bool:
-        """Record how the session ends, if it is not ending already, and fail all calls that wait or send.
+        """Record how the session ends, if it is not ending already. Fail all calls that wait or send.
 
         Returns:
             Whether it was not ending.
@@ -730,8 +732,8 @@ class Session:
             is_first = self._info is None
             if is_first:
                 self._info = info or CloseInfo(initiator="network")  # a transport of the application may pass None
-        # Before anything that takes time: no call may wait for an answer that cannot arrive. Not only in the first
-        # call, which Ctrl-C may have interrupted here. Each call that fails has an error of its own.
+        # Before anything that takes time, because no call may wait for an answer that cannot arrive. Not only in the
+        # first call, which Ctrl-C may have interrupted here. Each call that fails gets an error of its own.
         make_error = self.close_info.as_error
         self.engine.pending.fail_all(make_error)
         for controller in [*self._waiting]:
@@ -740,9 +742,9 @@ class Session:
         return is_first
 
     def explain_end(self, error: BaseException) -> None:
-        """Let later errors name `error`, which the call of `connect()` raises, if it has ended with this session.
+        """If the call of `connect()` has ended with this session, let later errors name `error`, which the call raises.
 
-        The session's own error tells of one attempt, and the call's may tell of several.
+        The session's own error describes one attempt; the call's error may describe several.
         """
         with self._lock:
             info = self._info
@@ -759,7 +761,7 @@ class Session:
             self.wait_closed(Deadline(deadline.at_most(EndLimits.TEARDOWN)))
 
     def wait_closed(self, deadline: Deadline) -> bool:
-        """Wait until another session may start; False, and a log entry, if `deadline` passed first."""
+        """Wait until another session may start. Return False and log it if `deadline` passed first."""
         if self._on_own_thread() or self.wait_for(Phase.CLOSED, deadline):
             return True
         if self._close_task is not None:
@@ -767,10 +769,10 @@ class Session:
         return False
 
     def wait_drained(self, deadline: Deadline) -> bool:
-        """Wait until the last event was delivered and the threads have ended; False if `deadline` passed first.
+        """Wait until the last event was delivered and the threads have ended. Return False if `deadline` passed first.
 
-        Inside a handler of the same client, or a function that its bot called, it does not wait: the last event follows
-        when the handler returns.
+        Does not wait in a handler of the same client, or in a function that its bot called. The last event follows when
+        the handler returns.
         """
         return self._end_waits_for_caller or self._wait_drained(deadline)
 
@@ -780,7 +782,7 @@ class Session:
 
     @property
     def _end_waits_for_caller(self) -> bool:
-        """True inside a handler of the client or a function that its bot called, and on the session's own threads."""
+        """True in a handler of the client, in a function that its bot called, and on the session's own threads."""
         return self._on_own_thread() or self.publisher.queue.is_current or self.functions.is_current
 
     def _on_own_thread(self) -> bool:
@@ -793,40 +795,40 @@ class Session:
         )
 
     def time_to_close(self) -> float:
-        """Return how many seconds the transport, whose `disconnect()` has been called, may spend on sending."""
+        """Return how many seconds the transport may spend on sending after its `disconnect()` was called."""
         limit = EndLimits.TEARDOWN * EndLimits.TRANSPORT_SHARE
         deadline = self._transport_deadline or Deadline(EndLimits.TEARDOWN)
         return EndLimits.SENDING_SHARE * deadline.at_most(limit)
 
 
 class EndLimits:
-    """Limits of the end of a session, in seconds or as shares. `End.STEPS` has the order in which they count."""
+    """Limits of the end of a session, in seconds or as shares. `End.STEPS` has their order."""
 
-    #: What `disconnect()` promises.
+    #: The limit of `disconnect()`.
     TEARDOWN = 5.0
-    #: How long `disconnect()` waits for an attempt or the reconnect thread that it has stopped.
+    #: How long `disconnect()` waits for an attempt or a reconnect thread that it has stopped.
     STOP = 1.0
-    #: How long `connect()` waits, after its attempt has ended, for the threads and handlers of that attempt, and an
-    #: action without a session, or all that `disconnect()` abandons, for its thread. They end at once, unless the
-    #: application's own code runs in them.
+    #: How long `connect()` waits, after its attempt has ended, for the attempt's threads and handlers. Also how long an
+    #: action without a session, and everything that `disconnect()` abandons, waits for its thread. Threads end at once,
+    #: unless they run the application's own code.
     LINGER = 0.1
-    #: A thread whose socket was shut down needs this long to notice it, even on a busy machine; one that sits in a name
-    #: look-up or in the application's code is left behind after it.
+    #: How long a thread whose socket was shut down needs to notice it, even on a busy machine. A thread that is in a
+    #: name look-up or in the application's code is then left behind.
     SETTLE = 0.1
-    #: The share of `TEARDOWN` after which a transport that hangs leaves the rest to the handlers of the last events.
+    #: The share of `TEARDOWN` after which a hanging transport leaves the rest to the handlers of the last events.
     TRANSPORT_SHARE = 0.8
-    #: The part of the transport's time in which it may send what waits; the rest is for closing.
+    #: The share of the transport's time in which it may send queued messages. The rest is for closing.
     SENDING_SHARE = 0.9
-    #: Audio that was received and not played yet is played to its end, up to this. A speaker beside busy threads has
-    #: 0.6 s. A sink of the application that takes nothing for this long hangs.
+    #: How long received audio is played to its end. A speaker next to busy threads has 0.6 s of it. If an application's
+    #: sink takes no audio for this long, it hangs.
     FLUSH = 1.5
-    #: A sink that is slow and works continues until this share of `TEARDOWN` has passed.
+    #: The share of `TEARDOWN` until which a slow but working sink continues.
     SINK_SHARE = 0.6
-    #: The application's `transcribe` may take this long for what the bot has said last.
+    #: How long the application's `transcribe` may take for the bot's last words.
     TRANSCRIPTS = 3.0
-    #: The result of a function that the bot called has no receiver any more, so the wait for it is shorter.
+    #: How long to wait for functions that the bot called. Shorter, because the bot no longer gets their results.
     FUNCTIONS = 1.0
-    #: At exit there may be no thread that delivers events: the exiting thread does so, up to this.
+    #: How long the exiting thread delivers events itself, because at exit there may be no worker that does.
     EXIT_DELIVERY = 1.0
 
 
@@ -834,9 +836,9 @@ class Step(NamedTuple):
     """A step of the end of a session.
 
     Attributes:
-        take: Takes it.
-        share: The share of `EndLimits.TEARDOWN` after which it stops waiting, measured from the first step. A step that
-            is done early leaves its time to the next ones. None: it hardly waits.
+        take: Takes the step.
+        share: The share of `EndLimits.TEARDOWN` after which the step stops waiting, measured from the first step. A
+            step that ends early leaves its time to the next ones. None: it hardly waits.
     """
 
     take: Callable[[Any, Deadline], None]
@@ -848,8 +850,8 @@ class End:
 
     Args:
         session: The session, which is ending.
-        task: Runs the steps; None: the calling thread does.
-        exit_deadline: Limit at the exit of the interpreter, which all sessions share; None: the limit of `EndLimits`.
+        task: Runs the steps. None: the calling thread does.
+        exit_deadline: Limit at the exit of the interpreter, which all sessions share. None: the limits of `EndLimits`.
     """
 
     def __init__(self, session: Session, task: PoolTask | None, exit_deadline: Deadline | None = None) -> None:
@@ -876,14 +878,14 @@ class End:
         return Deadline(self._limit.at_most(max(0.0, EndLimits.TEARDOWN * share - (monotonic() - self._started))))
 
     def abandon_attempt(self, _: Deadline) -> None:
-        """Wake the connect thread from whatever blocks it, and give it a moment to end.
+        """Wake the connect thread, wherever it blocks, and give it a moment to end.
 
-        Then decide whether another attempt follows a failed one: it may get the open devices.
+        Then decide whether another attempt follows a failed one, because it may get the open devices.
         """
         session, connecting = self._session, self._session.connecting
         was_ready = self._publisher.was_ready
         if not was_ready:
-            # With an error of its own: one that is raised on two threads mixes their tracebacks.
+            # With an error of its own, because an error that is raised on two threads mixes their tracebacks.
             error = session.close_info.as_error()
             _run_apart(lambda: session.abort.abort(error), Deadline(EndLimits.SETTLE))
         if connecting is not None and not (connecting.done.is_set() or connecting.is_current):
@@ -898,7 +900,7 @@ class End:
         self._session._enter(Phase.ANNOUNCED)
 
     def close_transport(self, deadline: Deadline) -> None:
-        """Stop recording, and let the transport send what waits and close."""
+        """Stop recording, and let the transport send its queued messages and close."""
         session = self._session
         if session._closes_transport:
             if not self._leaves_devices:
@@ -920,7 +922,8 @@ class End:
     def close(self, deadline: Deadline) -> None:
         """Queue the last events, and free the transport. From now on another session may start.
 
-        First decide whether to replace a session whose bot was ready: now, because the application's rule may be slow.
+        First decide whether to replace a session whose bot was ready. This is done now, because the application's rule
+        may be slow.
         """
         session, publisher = self._session, self._publisher
         if publisher.was_ready:
@@ -928,7 +931,7 @@ class End:
         info = session.close_info
         if session.follows:
             info = attrs.evolve(info, reconnecting=True)
-        at = monotonic()  # the turns that the end cuts off, end at the moment of `disconnected`
+        at = monotonic()  # turns that are cut off by the end get the same time as `disconnected`
         if session.follower is not None:
             session.follower.end(info, at, Deadline(deadline.at_most(self._words_limit)))
         if (recorder := session.recorder) is not None:
@@ -953,7 +956,7 @@ class End:
         session._release_runtime()
         unregister_for_exit(session)
         session._enter(Phase.DRAINED)
-        # An operation refers to the session that it replaces, which must not refer to its own for ever.
+        # An operation refers to the session that it replaces. That session must not refer to its own operation forever.
         owner, session._owner = session._owner, None
         if owner is not None and self._publisher.was_ready and session.follows:
             owner.drained(session)
@@ -963,7 +966,7 @@ class End:
         Step(announce),
         Step(close_transport, EndLimits.TRANSPORT_SHARE),  # 4 s, of which 3.6 s for sending
         Step(stop_devices, 0.85),  # 4.25 s; each device up to `FLUSH`, a slow sink until `SINK_SHARE`
-        Step(close, 0.85),  # it hardly waits, unless the application finds out what the bot has said last
+        Step(close, 0.85),  # hardly waits, unless the application's `transcribe` finds the bot's last words
         Step(await_application, 0.9),  # 4.5 s, so that the waiting call still sees its result in time
         Step(release),
     )
@@ -1006,14 +1009,14 @@ class End:
         elif hanging := _run_apart(disconnect, deadline):
             late = f"The {transport.name} transport does not disconnect in time"
             log_stack_of(hanging, late)
-            return DisconnectedError(f"{late}; what was sent last may be lost", initiator="client")
+            return DisconnectedError(f"{late}; the last messages may be lost", initiator="client")
         return unsent[0] if unsent else None
 
     def _await_delivery(self, deadline: Deadline) -> None:
         """Wait until the last event was delivered."""
         publisher, delivered = self._publisher, self._delivered
         if self._at_exit:
-            # There may be no worker left that delivers. On a thread of its own, because a handler may block.
+            # There may be no worker left that delivers events. On a thread of its own, because a handler may block.
             limit = Deadline(deadline.at_most(EndLimits.EXIT_DELIVERY))
             _run_apart(lambda: publisher.queue.run_queued(limit, until=delivered.is_set), deadline)
         if delivered.wait(deadline) or publisher.overtaken:
@@ -1024,7 +1027,7 @@ class End:
 
 
 def _run_apart(work: Callable[[], object], deadline: Deadline) -> list[threading.Thread]:
-    """Run `work()` on a thread of its own: if it hangs in the application's code, it must not hold up the end.
+    """Run `work()` on a thread of its own, so that the end continues even if the application's code hangs.
 
     Returns:
         The thread, if it is still running at `deadline`.

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rtvi_sync.errors import MissingExtraError, RTVIError, ScenarioFileError
+from rtvi_sync.protocol.text import one_line
 from rtvi_sync.testing import scenarios
 from rtvi_sync.testing.scenarios.model import Scenario
 from rtvi_sync.testing.scenarios.report import ScenarioResult
@@ -75,7 +76,8 @@ def _test_of(scenario: Scenario, run_scenario: RunScenario) -> Callable[..., Non
         except RTVIError as error:  # the options of pytest are wrong, or what they need is not installed
             pytest.fail(f"{type(error).__name__}: {error}", pytrace=False)
         if result.verdict == "failed":
-            pytest.fail(str(result), pytrace=False)
+            # pytest's summary shows the first line.
+            pytest.fail(f"{one_line(result.failures[0].reason)}\n{result}", pytrace=False)
         if result.skip_reason is not None:
             pytest.skip(result.skip_reason)
 

@@ -1,4 +1,4 @@
-"""The addresses in connection parameters: those that a server has named, and the errors if there is none."""
+"""The addresses that a server names in connection parameters, and the errors if it names none."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ logger: logging.Logger = package_logger(__name__)
 _MAX_KEYS: Final = 8
 _MAX_KEY_LENGTH: Final = 40
 _DAILY: Final = ("room_url", "roomUrl", "dailyRoom", "dailyToken")
-# A runner of Pipecat that serves nothing else, as those of old do by default, answers with the last one alone.
+# Runners of Pipecat that serve WebRTC only, as old ones do by default, answer with the last key alone.
 _WEBRTC: Final = ("iceConfig", "ice_config", "webrtcUrl", "webrtc_url", "webrtcRequestParams", "sessionId")
 
 
 def not_reached(bundle: Any) -> str | None:
-    """Return what parameters are for that no transport of this package reaches; None: they may be for one."""
+    """Return the service that the parameters are for if no transport of this package reaches it; else None."""
     if _has(bundle, *_DAILY):
         return "a room of Daily"
     if _has(bundle, "moq"):
@@ -41,7 +41,7 @@ def missing_url(bundle: Any, source: str, transport: str) -> str:
 
     Args:
         bundle: the parameters.
-        source: where they come from, as in "http://host/connect answered with"; "": there are none.
+        source: the sender, as the start of the text, as in "http://host/connect answered with"; "": no bundle.
         transport: name of the class that needs the URL.
     """
     if bundle is None and not source:
@@ -63,7 +63,7 @@ def missing_url(bundle: Any, source: str, transport: str) -> str:
 
 
 def missing_offer_url(bundle: Any, source: str) -> str:
-    """Return the text of the error for parameters that do not say where the offer of a WebRTC connection goes.
+    """Return the text of the error for parameters that do not name the address for the offer of a WebRTC connection.
 
     Args:
         bundle, source: as in `missing_url()`.
@@ -77,7 +77,7 @@ def missing_offer_url(bundle: Any, source: str) -> str:
     if (what := not_reached(bundle)) is not None:
         advice = f"This is for {what}, which needs another transport. Let the server start the bot for webrtc"
     elif _has(bundle, "sessionId", "session_id"):
-        advice = "A sessionId is of use only with the request that it is the answer to: let the client start the bot"
+        advice = "A sessionId only works together with the request that started the bot: let the client start the bot"
     elif _has(bundle, "ws_url", "wsUrl"):
         advice = "This is for a WebSocket: use WebSocketTransport, or let the server start the bot for webrtc"
     else:
@@ -88,7 +88,7 @@ def missing_offer_url(bundle: Any, source: str) -> str:
 
 
 def reachable(url: SplitResult, start: StartRequest) -> SplitResult:
-    """Return an address that a server has named, with the server's own host in the place of an unspecified one.
+    """Return an address that a server has named, with the server's own host in place of an unspecified one.
 
     A server that listens on all addresses, as in a container, may name ``0.0.0.0``, to which no client can connect.
     """
@@ -145,7 +145,7 @@ def _addresses_of(host: str, network: Network, url: str) -> Collection[object]:
 
 
 def upload_url(bundle: Any) -> str | None:
-    """Return where the server takes files for the bot, as its answer has it: a path, or a URL; None: nowhere."""
+    """Return the server's address for files for the bot, a path or a URL in its answer; None if it has none."""
     named = [bundle.get(key) for key in ("fileUploadUrl", "file_upload_url")] if isinstance(bundle, Mapping) else []
     return next((url for url in named if url and isinstance(url, str)), None)
 
@@ -165,8 +165,8 @@ def upload_target(start: StartRequest) -> SplitResult | None:
 def with_cookies(headers: Mapping[str, str], url: SplitResult, start: StartRequest | None) -> dict[str, str]:
     """Return the headers of a request to `url`, with the cookies that the answer to `start` has set for it.
 
-    A load balancer leads the requests of one session to one machine by them. They go to the host that has set them, and
-    a cookie of that name in `headers` takes precedence.
+    They lead a load balancer to the machine of the session. They go to the host that has set them, and a cookie of that
+    name in `headers` takes precedence.
     """
     if start is None or start.cookies is None or url.hostname != _server_of(start)[1]:
         return dict(headers)
@@ -183,8 +183,8 @@ def check_no_login(url: SplitResult, source: str) -> None:
     """
     if url.username is not None:
         raise InvalidTransportParamsError(
-            f"{source} the address {printable(url.geturl())} with a user and password, which are not sent in the name "
-            "of a server. Let the server answer with a token, or connect to the address yourself"
+            f"{source} the address {printable(url.geturl())} with a user and password, which are not sent: a server "
+            "must not choose them. Let the server answer with a token, or connect to the address yourself"
         )
 
 

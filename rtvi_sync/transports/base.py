@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 # The type of an inbound message that a transport passes to `on_message`: JSON text, a parsed document, or a message.
 Inbound: TypeAlias = str | bytes | Mapping[str, Any] | RTVIMessage
 Transcriber: TypeAlias = Callable[[bytes, int], str]
-"""Returns what is said in PCM (signed 16-bit little endian, mono) of a sample rate in Hz."""
+"""Returns the text spoken in PCM (signed 16-bit little endian, mono) of a sample rate in Hz."""
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class TransportOptions(Record):
     """The callbacks and the resources that one session gives to its transport.
 
-    The next session replaces them by its own in `Transport.initialize()`. The functions never block, and never raise
-    unless it is stated; any thread may call them. After the end of the session a call has no effect.
+    The next session replaces them by its own in `Transport.initialize()`. The functions never block, and only raise
+    where stated. Any thread may call them. After the end of the session a call has no effect.
 
     Attributes:
         client_ready: the message that `send_ready_message()` sends.
@@ -48,20 +48,20 @@ class TransportOptions(Record):
             queued playback.
         on_closed: call it once when the connection has ended without `disconnect()`. `CloseInfo.initiator` is
             "server" if the bot ended it, with the `code` and `reason` of the wire if there are any, and "network" if
-            the connection broke; `error` is what went wrong. It may be called inside `connect()` and `send_message()`
-            too. `disconnect()` follows, on another thread.
+            the connection broke; `error` is the cause. It may also be called inside `connect()` and `send_message()`.
+            `disconnect()` follows, on another thread.
         on_event: call it with an event of the transport itself, such as one of a device, and its data.
         on_messages: optional: call it with up to 100 messages that arrived together, instead of calling
             `Transport.on_message()` for each; a message then takes less time.
         media: the client's microphone, speaker and camera; see `Transport.supports_audio`.
-        text_only: True: the application has neither microphone nor speaker; the bot need not send its voice.
+        text_only: True if the application has no microphone and no speaker: the bot need not send its voice.
         network: TLS and proxy, for transports that use them.
-        http_client: the application's `httpx.Client`, or that of httpx2, for transports that make requests; None: there
-            is none.
-        check_wanted: raises if the session was abandoned meanwhile: call it after a step that may hang, before a change
-            to state that the next session may use.
-        time_to_close: returns how many seconds `disconnect()`, which has been called, may spend on sending the messages
-            that wait. After 4 s, less at the exit of the interpreter, the session ends without the transport.
+        http_client: the application's `httpx.Client`, or client of httpx2, for transports that make requests. None:
+            the application passed none.
+        check_wanted: raises if the session was abandoned. Call it after a step that may hang, before a change to state
+            that the next session may use.
+        time_to_close: returns the seconds that `disconnect()`, once called, may spend on sending the queued messages.
+            After 4 s, less at the exit of the interpreter, the session ends without the transport.
     """
 
     client_ready: RTVIMessage
@@ -84,11 +84,11 @@ class StartRequest(Record):
     """The request that has started a bot.
 
     Attributes:
-        url: of the start endpoint, after redirects.
-        headers: of the request. They may hold a key: they are for the server at `url` and for no other.
-        cookies: that the answer has set. They are for the requests of this attempt to the host of `url`; see
-            `auth_bundle.with_cookies()`.
-        upload_url: where the server takes files for the bot, as the answer has it; None: nowhere.
+        url: the start endpoint, after redirects.
+        headers: the headers of the request. They may hold a key: send them to the server at `url` only.
+        cookies: the cookies that the answer has set. Send them only in requests of this attempt, to the host of `url`;
+            see `auth_bundle.with_cookies()`.
+        upload_url: the server's address for files for the bot, from the answer; None: the answer has none.
     """
 
     url: str = attrs.field(repr=False)
@@ -102,16 +102,16 @@ class TransportStats(Record):
     """The counters of a transport in one session. A transport that does not count leaves zeros.
 
     Attributes:
-        bytes_sent, bytes_received: on the wire, including the frame headers, without TLS.
-        bytes_waiting: queued because the server reads too slowly.
+        bytes_sent, bytes_received: bytes on the wire, including the frame headers, without TLS.
+        bytes_waiting: bytes queued because the server reads too slowly.
         audio_sent, audio_received: seconds of audio.
         audio_unsent: seconds of audio that were dropped, the oldest first, because the server read too slowly; over
             WebRTC, and by telephone, because this process was too busy.
         audio_lost: packets of the bot's audio that the network has lost (RTP).
-        audio_concealed: seconds of the bot's audio that were lost, or came too late, and were made up.
-        audio_jitter: how many seconds the bot's audio varies in its time on the network (RTP); None before it is known.
-        round_trip: seconds from the last keep-alive ping to its pong; None if there was none: no ping is sent while the
-            bot sends. Over WebRTC it is that of RTCP, None before the bot has got audio.
+        audio_concealed: seconds of the bot's audio that were lost or late, and replaced by estimated audio.
+        audio_jitter: variation, in seconds, of the network's delay of the bot's audio (RTP); None: not known yet.
+        round_trip: seconds from the last keep-alive ping to its pong. None: no ping was sent, because the bot was
+            sending. Over WebRTC, the round trip of RTCP; None until the bot has received audio.
         text_frames_ignored: WebSocket text frames that `WebSocketTransport` got; a bot with a JSON serializer sends
             them.
         binary_frames_ignored: WebSocket binary frames that `EvalTransport` or `TelephonyTransport` got; a bot with a
@@ -140,7 +140,7 @@ class Transport(abc.ABC):
 
     * ``self.on_message(message)`` for each message of the bot: JSON text, a parsed document, or an `RTVIMessage`. It
       never raises, never blocks and never runs application code, for any argument: data that is not an RTVI message is
-      logged and skipped. It has no size limit of its own, so the transport must bound what it reads. It may send, on
+      logged and skipped. It has no size limit of its own, so the transport must bound its reads. It may send, on
       the same thread;
     * ``self.options.on_closed(CloseInfo(...))`` when the connection ends without `disconnect()`.
 
@@ -149,10 +149,10 @@ class Transport(abc.ABC):
     exception of the first five is raised to the caller of the client's `connect()`: an `RTVIError` unchanged, another
     `Exception` as the cause of a `TransportStartError`. An exception of `disconnect()` is logged.
 
-    Threads that a transport starts should be daemons, so that they do not keep the process from exiting, and must have
-    ended when `disconnect()` returns. A forked child must not use the session of its parent, and no method is called
-    there: it only has copies of the descriptors. End a connection by a call that reaches the peer in spite of copies,
-    such as `shutdown()`.
+    Threads that a transport starts should be daemons, so that they do not keep the process from exiting. They must have
+    ended when `disconnect()` returns. A forked child has copies of the descriptors, but must not use its parent's
+    session; no method is called there. End a connection by a call that reaches the peer in spite of such copies, such
+    as `shutdown()`.
     """
 
     #: Name of the transport, in errors and logs.
@@ -164,37 +164,37 @@ class Transport(abc.ABC):
     max_message_size = 1_048_576
     #: Unix time at which the server will end the session; set by the transport, if it is known.
     expiry: float | None = None
-    #: True if the `auth_bundle` of `connect()` came from an https endpoint, and must not be used for a connection in
-    #: plain text. Set by the session.
+    #: True if the `auth_bundle` of `connect()` is from an https endpoint. Never use it for a connection in plain
+    #: text. Set by the session.
     secure_bundle = False
-    #: The source of the `auth_bundle` of `connect()`, as the beginning of an error text, as in
+    #: The source of the `auth_bundle` of `connect()`, as the start of an error text, as in
     #: "http://host/connect answered with"; "" if there is no bundle. Set by the session.
     bundle_source = ""
-    #: The request that `auth_bundle` of `connect()` is the answer to; None if the application has given it. Set by the
-    #: session.
+    #: The request whose answer is the `auth_bundle` of `connect()`; None if the application passed the bundle. Set by
+    #: the session.
     start_request: StartRequest | None = None
-    #: True if `disconnect()` returns in its time, whatever happens. Otherwise it has a thread of its own, which the end
+    #: True if `disconnect()` always returns in time. Otherwise it has a thread of its own, which the end
     #: of the session abandons if it hangs. A subclass that overrides `disconnect()` must set this again.
     ends_in_time: bool = False
     #: True if the transport carries audio. It then implements `send_audio()`, and passes the bot's audio to
     #: ``self.options.media.receive_audio(pcm, sample_rate_hz, num_channels)``.
     supports_audio = False
-    #: True if the bot's audio comes in real time and without end, its silence too, as over RTP. Then silence is dropped
-    #: after 0.3 s, and up to 0.2 s of speech after an interruption of a bot that speaks, because it was on its way; and
-    #: a speaker keeps its delay, whatever the clocks and the network do.
+    #: True if the bot's audio, silence included, arrives in real time and without end, as over RTP. The client then
+    #: drops silence after 0.3 s. When a speaking bot is interrupted, it drops up to 0.2 s of later speech, which was on
+    #: its way. A speaker keeps its delay, however the clocks and the network behave.
     audio_is_continuous = False
     #: True if the transport carries video. It then implements `send_video()`, and passes the bot's images, if there are
     #: any, to ``self.options.media.receive_video(frame)``.
     supports_video = False
-    #: False if no RTVI message reaches the bot, and none comes from it, as by telephone. The transport then passes to
-    #: `on_message()` what it can tell by the audio: `bot-ready`, and when the user and the bot start and stop to speak.
-    #: `send_message()` is not called: whatever would send a message raises `UnsupportedFeatureError`. Of the turns
-    #: nothing is known but the audio.
+    #: False if no RTVI messages pass to or from the bot, as by telephone. The transport then passes to `on_message()`
+    #: the messages that it derives from the audio: `bot-ready`, and when the user and the bot start and stop speaking.
+    #: `send_message()` is not called: methods that would send a message raise `UnsupportedFeatureError`. Turns have
+    #: audio only.
     carries_messages = True
-    #: If `carries_messages` is False: called on a worker thread with the bot's audio of each turn that is over, and its
-    #: rate, if turns are used; returns the words, which become the `bot_text` of the turn. The turn counts as in
-    #: progress until then. If it raises, or returns no str, that is logged, and the text is None. The end of the
-    #: session waits 3 s for it. None: no one knows the words.
+    #: If `carries_messages` is False and turns are used: called on a worker thread with the bot's audio of each turn
+    #: that has ended, and its rate. It returns the words, which become the turn's `bot_text`; until then the turn is in
+    #: progress. If it raises, or returns no str, the failure is logged, and the text is None. The end of the session
+    #: waits up to 3 s for it. None: the words are unknown.
     transcribe: Transcriber | None = None
 
     #: The options and the callback of the current session, or of the last one. A thread that may outlive its session
@@ -211,14 +211,14 @@ class Transport(abc.ABC):
             cls.ends_in_time = False  # it was set for the inherited `disconnect()`
 
     def initialize(self, options: TransportOptions, on_message: Callable[[Inbound], None]) -> None:
-        """Begin a session. Called on the connect thread, before any other call of that session.
+        """Start a session. Called on the connect thread, before any other call of that session.
 
         An override calls this method first, and must not block.
 
         Raises:
             RTVIError: the session was abandoned before this call.
         """
-        options.check_wanted()  # a delayed call may arrive when the next session has begun
+        options.check_wanted()  # a delayed call may arrive when the next session has started
         self.options = options
         self.on_message = on_message
 
@@ -237,12 +237,12 @@ class Transport(abc.ABC):
         """Open the connection; return when messages can be sent. Called on the connect thread; may block.
 
         If the attempt is abandoned, because its limit has passed or the application has called `disconnect()`, this
-        method must return soon, with any exception, and leave nothing open. `disconnect()` is called meanwhile, and the
-        next session may begin right after it. So check `abort` again, under a lock that `disconnect()` takes too,
-        before the connection is stored. If it was stored before the abort, `disconnect()` closes it.
+        method must return soon, with any exception, and leave nothing open. The client calls `disconnect()` at once,
+        and the next session may start right after it. So check `abort` again, under a lock that `disconnect()` takes
+        too, before the connection is stored. If it was stored before the abort, `disconnect()` closes it.
 
-        Messages that are delivered before this method has returned reach the application before the event `connected`;
-        a transport may begin to read in `send_ready_message()` instead.
+        Messages that are delivered before this method has returned reach the application before the event `connected`.
+        A transport may start reading in `send_ready_message()` instead.
 
         Args:
             auth_bundle: the complete answer of the connect endpoint, or the object that `connect()` was given: any
@@ -260,16 +260,15 @@ class Transport(abc.ABC):
     def disconnect(self) -> None:
         """End the connection and free its resources. Messages that were sent before should still reach the bot.
 
-        Called on the close thread, also if `connect()` failed or has not returned yet, and if the connection has
-        already ended; at the exit of the interpreter on any thread. It is idempotent, and may be called at any time, by
-        several threads at once. It should take 1 s to 2 s at most, or up to `options.time_to_close()` while bytes are
-        still being sent: after 4 s the session ends without it. After it has returned, no message is delivered,
-        `on_closed` is not called, and a new session may begin.
+        Called on the close thread, or on any thread at the exit of the interpreter. Also called if `connect()` failed
+        or has not returned yet, and if the connection has already ended. It is idempotent, and may be called at any
+        time, by several threads at once. It should take 1 s to 2 s at most, or up to `options.time_to_close()` while
+        bytes are still being sent: after 4 s the session ends without it. After it has returned, no message is
+        delivered, `on_closed` is not called, and a new session may start.
 
         Raises:
-            DisconnectedError: messages that `send_message()` accepted could not be sent; the connection is closed
-                nevertheless. The error is logged, and is the `CloseInfo.error` of a session that the application has
-                ended.
+            DisconnectedError: messages that `send_message()` accepted could not be sent; the connection is still
+                closed. The error is logged, and is the `CloseInfo.error` of a session that the application has ended.
         """
 
     def send_ready_message(self) -> None:
@@ -324,21 +323,21 @@ class Transport(abc.ABC):
         return TransportStats()
 
     def diagnosis(self) -> str | None:
-        """Return, in a sentence or two, what the transport has seen that explains why the bot is not ready, or None.
+        """Return the transport's explanation why the bot is not ready, in a sentence or two; None without one.
 
         The text replaces the general advice in the error of a `connect()` that timed out. Any thread may call it.
         """
         return None
 
     def credentials(self) -> tuple[str, Mapping[str, str]]:
-        """Return the URL by which the bot is reached, "" if it is not known, and the headers that go there. Any thread.
+        """Return the URL of the bot, "" if it is not known, and the headers of the request to it. Any thread.
 
-        A recording shows the URL without its secrets, and takes out of everything what this has of them.
+        A recording shows the URL without its secrets, and removes the secrets of both from everything else.
         """
         return "", {}
 
     def waiting_for(self) -> str:
-        """Return what `connect()` waits for now, as the object of "waiting for"; "": nothing in particular.
+        """Return the step that `connect()` waits for now, as the object of "waiting for"; "" for no particular step.
 
         The text becomes part of the error of a `connect()` that timed out. Any thread may call it.
         """

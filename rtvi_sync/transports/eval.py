@@ -76,11 +76,11 @@ class EvalTransport(WebSocketBase):
 
     Args:
         ws_url, token, headers: as in `WebSocketTransport`.
-        skip_tts: True: the bot answers in text only.
-        capture_bot_audio: whether the bot sends its voice. None: it does if the client has a track for it and is not
-            text-only.
-        capture_bot_images: True: the bot reports the size and format, not the pixels, of each image that it shows, as
-            the event `unknown_message` with the type ``eval-bot-image``.
+        skip_tts: True asks the bot to answer in text only.
+        capture_bot_audio: True asks the bot to send its voice. None: asks for it if the client has a track for it and
+            is not text-only.
+        capture_bot_images: True asks the bot to report the size and format, not the pixels, of each image that it
+            shows, as the event `unknown_message` with the type ``eval-bot-image``.
         options: the other arguments of `WebSocketTransport`, with the same defaults. `max_message_size` counts the
             bytes of the JSON text.
     """
@@ -90,7 +90,7 @@ class EvalTransport(WebSocketBase):
         "A bot of Pipecat's runner needs the entry 'eval' in its transport_params. Up to Pipecat 1.12 "
         "it needs to be started with -t eval, too"
     )
-    start_name = "websocket"  # Pipecat's servers do not know the route by a name of its own
+    start_name = "websocket"  # Pipecat's servers have no separate name for the route
     receiver_class: ClassVar[type[WebSocketReceiver]] = JSONReceiver
 
     def __init__(
@@ -113,11 +113,11 @@ class EvalTransport(WebSocketBase):
 
     @property
     def captures_bot_images(self) -> bool:
-        """Return whether the bot reports the images that it shows."""
+        """True if the bot reports the images that it shows."""
         return self._capture_bot_images
 
     def connect(self, auth_bundle: Any, abort: AbortSignal) -> None:
-        """Open the WebSocket and send the flags, by which the server knows this route; then as `WebSocketTransport`."""
+        """Open the WebSocket, send the flags that identify this route, and continue as `WebSocketTransport`."""
         super().connect(auth_bundle, abort)
         self._send_first(eval_messages.control_message("eval-connect", self._flags()))
 
@@ -129,12 +129,12 @@ class EvalTransport(WebSocketBase):
         has_audio = tracks.local.audio is not None or tracks.bot.audio is not None
         flags = {**self._flags(), "user_audio": has_audio and not self.options.text_only}
         query = [url.query, *(f"{name}=true" for name, wanted in flags.items() if wanted)]
-        # Pipecat's runner names its route for protobuf, beside which it has this one; both take the same token.
+        # Pipecat's runner names its protobuf route. This route is next to it, and takes the same token.
         path = _PROTOBUF_ROUTE.sub("/ws", url.path)
         return url._replace(path=path, query="&".join(filter(None, query))), headers
 
     def _flags(self) -> dict[str, bool]:
-        """Return what the bot is to send in this session."""
+        """Return this session's flags for the bot, by their names on the wire."""
         audio = self._capture_bot_audio
         if audio is None:
             audio = self.tracks().bot.audio is not None and not self.options.text_only
@@ -164,14 +164,14 @@ class EvalTransport(WebSocketBase):
         vad_user_speaking: bool | None = None,
         llm_markers: bool | None = None,
     ) -> None:
-        """Change what the bot reports, for this session. The bot does not answer. None: leave as it is.
+        """Change the bot's reports for this session. The bot does not answer. None leaves a setting as it is.
 
         Args:
-            function_call_report_level: how much the bot reports of function calls: "disabled", "none" (only the ids),
+            function_call_report_level: detail of the reports of function calls: "disabled", "none" (only the ids),
                 "name", "arguments", or "full" (with the result). A mapping has the levels by function name, with "*"
                 for all others.
-            vad_user_speaking: whether the bot reports when its VAD hears the user.
-            llm_markers: whether the bot reports the markers in its model's text.
+            vad_user_speaking: True to report when the bot's VAD hears the user.
+            llm_markers: True to report the markers in the model's text.
 
         Raises:
             DisconnectedError: there is no connection, or it was lost; so for all methods below.
@@ -192,7 +192,7 @@ class EvalTransport(WebSocketBase):
         """Replace the context of the bot's language model by `messages`, without running it. The bot does not answer.
 
         Args:
-            messages: in the form of the bot's model, usually with ``role`` and ``content``.
+            messages: messages in the form of the bot's model, usually with ``role`` and ``content``.
         """
         _MESSAGES.check(messages=messages)
         self._control("eval-context", {"messages": [dict(message) for message in messages]})

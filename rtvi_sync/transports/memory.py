@@ -23,7 +23,7 @@ from .base import Inbound, Transport
 
 Bot = Callable[["MemoryTransport", RTVIMessage], Iterable[Inbound] | None]
 
-# How many frames of the audio and video that was sent are kept: 1 min in frames of 20 ms, and 1 s at 30 frames/s.
+# Number of sent audio and video frames that are kept: 1 min in frames of 20 ms, and 1 s at 30 frames/s.
 _KEPT_AUDIO, _KEPT_VIDEO = 3000, 30
 
 _BOT = attrs.evolve(
@@ -49,10 +49,10 @@ class MemoryTransport(Transport):
     """A transport that calls a function, `bot`, with each message, on the thread that sends it.
 
     Args:
-        bot: called with the transport and the message; returns the bot's messages or None. Several threads may be in
-            it at once, if several send; its exceptions are raised to the sender.
-        audio: True: it carries audio, so the client opens its microphone and its speaker.
-        video: True: it carries video, so the client can turn its camera on and share its screen.
+        bot: function that takes the transport and the message, and returns the bot's messages or None. Several threads
+            may call it at once, if several send. Its exceptions are raised to the sender.
+        audio: True to carry audio: the client then opens its microphone and its speaker.
+        video: True to carry video: the client can then turn its camera on and share its screen.
 
     Attributes:
         sent: all messages that were sent to the bot.
@@ -79,13 +79,13 @@ class MemoryTransport(Transport):
         self._lock = threading.RLock()
         self._open = False
         self._arrived: deque[Inbound] = deque()
-        self._delivering = False  # a thread is delivering what has arrived
+        self._delivering = False  # a thread is delivering the messages that have arrived
         register_for_fork(self)
 
     def connect(self, auth_bundle: Any, abort: AbortSignal) -> None:
         """Open the connection."""
         with self._lock:
-            abort.raise_if_aborted()  # a delayed call may arrive when the next session has begun
+            abort.raise_if_aborted()  # a delayed call may arrive when the next session has started
             self.auth_bundle = auth_bundle
             self._open = True
             self._arrived.clear()
@@ -130,7 +130,7 @@ class MemoryTransport(Transport):
 
     def receive(self, message: Inbound) -> None:
         """Deliver a message as if the bot had sent it. Any thread may call it; without a connection it is dropped."""
-        # Shielded, because the delivery must neither be interrupted by Ctrl-C nor be entered by a signal handler.
+        # Shielded, so that Ctrl-C cannot interrupt the delivery, and a signal handler cannot enter it.
         shielded(lambda: self._deliver(message))
 
     def _deliver(self, message: Inbound) -> None:

@@ -1,4 +1,4 @@
-"""The line of one call: what a provider does between a caller and a bot, in steps of 20 ms."""
+"""The line of one call: it plays the provider between a caller and a bot, in steps of 20 ms."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ from ..protocol.telephony import (
 
 #: Seconds between two steps.
 STEP: Final = 0.02
-#: Seconds of the bot's audio that wait to be heard; more is dropped.
+#: Seconds of the bot's audio that may wait to be heard; more is dropped.
 MAX_WAITING: Final = 60.0
-# Marks that wait for audio to be heard: one each 20 ms of a minute, and some.
+# Marks that may wait for the audio before them to be heard: one each 20 ms of a minute, and a reserve.
 _MAX_MARKS: Final = 4000
 #: Seconds without a refusal after which the bot has the call.
 PATIENCE: Final = 0.5
-#: Seconds between two keys: equipment for tones does not tell closer ones apart.
+#: Seconds between two keys: equipment for tones does not separate closer ones.
 KEY_GAP: Final = 0.1
 # Seconds after which a source that gave nothing is silent.
 _SOURCE_GAP: Final = 0.05
-# Seconds of the caller's audio that are older than this are dropped, and not made up by a burst.
+# Audio of the caller that is late by more than this many seconds is dropped, not sent in a burst.
 _MAX_LATE: Final = 0.2
 
 _FRAMES_PER_SECOND: Final = 50
@@ -66,12 +66,12 @@ def decoded(payload: bytes, codec: Codec) -> bytes:
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class Impairments(Record):
-    """What the network does to the caller's audio.
+    """The network's damage to the caller's audio.
 
     Attributes:
-        loss: share of its frames of 20 ms that are replaced by silence.
-        jitter: seconds for which frames are held back at most, and then sent together.
-        seed: of both; None: other ones each time.
+        loss: share of the frames of 20 ms that are replaced by silence.
+        jitter: longest time, in seconds, for which frames are held back and then sent together.
+        seed: seed of both. None: different values each time.
     """
 
     loss: float = 0.0
@@ -83,11 +83,11 @@ class KeySequence:
     """Keys that are pressed one after the other.
 
     Args:
-        keys: what is pressed.
+        keys: the keys to press.
 
     Attributes:
-        left: those that were not sent yet.
-        over: set when the last one was sent, or when no more are to be sent. Any thread may set it.
+        left: the keys that were not sent yet.
+        over: set when the last key was sent, or no more keys will be sent. Any thread may set it.
     """
 
     def __init__(self, keys: str) -> None:
@@ -103,21 +103,21 @@ class KeySequence:
 
 
 class PhoneLine:
-    """The line of one call: it paces and encodes what the caller says, and plays what the bot has sent.
+    """The line of one call: it paces and encodes the caller's audio, and plays the bot's.
 
     The I/O thread uses it, apart from the methods that any thread may call. Times are monotonic seconds.
 
     Args:
-        call: which one.
-        heard: derives who speaks.
-        impairments: of the caller's audio.
-        wall: Unix time at its start.
-        send: `send(text, seconds)` sends a JSON text, which has that much of the caller's audio.
+        call: the call.
+        heard: derives from the audio who speaks.
+        impairments: the damage to the caller's audio.
+        wall: Unix time at the start of the call.
+        send: `send(text, seconds)` sends a JSON text, which holds that many seconds of the caller's audio.
         play: takes the PCM, of 8 kHz, that is heard in a step.
-        report: takes the messages that follow from what is heard.
+        report: takes the messages that follow from the audio.
 
     Attributes:
-        unsent: seconds of the caller's audio that were dropped because they came too late.
+        unsent: seconds of the caller's audio that were dropped because they were late.
         unheard: seconds of the bot's audio that were dropped because too much waited.
     """
 
@@ -158,31 +158,31 @@ class PhoneLine:
         self._keys: deque[KeySequence] = deque()
         self._takes_keys = True
         self._key_at = 0.0
-        # The bot: what waits to be heard, and marks by the place behind which they stand.
+        # The bot: its audio that waits to be heard, and the marks, by their position in the audio.
         self._waiting = bytearray()
-        self._played = 0  # bytes from the beginning of the call
+        self._played = 0  # bytes since the start of the call
         self._marks: deque[tuple[int, str]] = deque()
 
     @property
     def is_playing(self) -> bool:
-        """Return whether audio of the bot waits to be heard."""
+        """True if audio of the bot waits to be heard."""
         return bool(self._waiting)
 
     # -- the call -----------------------------------------------------------------------------------------------------
 
     def open(self, now: float) -> None:
-        """Tell the bot of the call. Silence flows from now on, because a bot may wait for it."""
+        """Announce the call to the bot. Silence flows from now on, because a bot may wait for it."""
         self._began_at = self._sent_until = now
         for text in self._writer.opening():
             self._send(text, 0.0)
 
     def step(self, due: float, now: float) -> None:
-        """Send silence if the caller says nothing, and let 20 ms of the bot be heard.
+        """Send silence if the caller is silent, and play 20 ms of the bot.
 
         Args:
-            due: the time of the step. After a stop of the process the steps that were missed are made with the times
-                that they had, as are those of the caller's source, so that the order stays.
-            now: a later time.
+            due: the time of the step. After a stop of the process, missed steps run with their original times, and so
+                do the steps of the caller's source. This keeps the order.
+            now: the current time, at or after `due`.
         """
         if now - self._began_at >= PATIENCE:
             self._tell(self._heard.answered())
@@ -211,26 +211,26 @@ class PhoneLine:
         return pressed
 
     def drop_keys(self) -> None:
-        """Press no key any more: the call ends. Any thread."""
+        """Press no more keys: the call ends. Any thread."""
         self._takes_keys = False
         for pressed in self._keys.copy():
             pressed.over.set()
 
     def hang_up(self) -> None:
-        """Tell the bot that the caller hangs up. Nothing is sent after that."""
+        """Tell the bot that the caller hangs up. Nothing is sent after this message."""
         self._release()
         if (text := self._writer.stop()) is not None:
             self._send(text, 0.0)
         self._send = _send_nothing
 
     def close(self, now: float) -> None:
-        """Report that what is said ends here. Nothing will be heard any more."""
+        """Report that the speech ends here. No more audio will be heard."""
         self._tell(self._heard.closed(now))
 
     # -- the caller ---------------------------------------------------------------------------------------------------
 
     def speak(self, pcm: bytes, sample_rate_hz: int, now: float) -> None:
-        """Send the next audio of the caller: usually 20 ms, at the time at which they were said."""
+        """Send the next audio of the caller, usually 20 ms, at the time of its recording."""
         self._spoke_at = now
         if sample_rate_hz != self._rate_hz:
             self._flush(now)
@@ -245,7 +245,7 @@ class PhoneLine:
         self._say_all(now)
 
     def _flush(self, now: float) -> None:
-        """Say what the converter has held back: the source is silent, and a syllable must not wait for the next one."""
+        """Send the rest of the audio in the converter: the source is silent, and a syllable must not wait for more."""
         if isinstance(self._converter, RateConverter):
             self._spoken += self._converter.finish()
         if self._spoken:
@@ -259,7 +259,7 @@ class PhoneLine:
             self._say(frame, now)
 
     def _say(self, frame: bytes, now: float) -> None:
-        """Send a frame of 20 ms, unless it should have been sent long ago."""
+        """Send a frame of 20 ms, unless it is far too late."""
         self._sent_until += STEP
         if self._sent_until < now - _MAX_LATE:
             self.unsent += 0.0 if frame == _SILENCE else STEP
@@ -317,7 +317,7 @@ class PhoneLine:
         return 0.0
 
     def play(self, now: float) -> None:
-        """Let the next 20 ms of the bot be heard, or silence."""
+        """Play the next 20 ms of the bot, or silence."""
         pcm = bytes(self._waiting[:_FRAME_BYTES])
         if pcm:
             del self._waiting[:_FRAME_BYTES]
@@ -346,7 +346,7 @@ class PhoneLine:
 
 
 def _send_nothing(_text: bytes, _seconds: float) -> None:
-    """Take the place of the function that sends, once the caller has hung up."""
+    """Replace the function that sends, once the caller has hung up."""
 
 
 def _converter(sample_rate_hz: int) -> HalfRate | RateConverter | None:

@@ -41,11 +41,11 @@ T = TypeVar("T")
 
 _ORIGINS = list_of(URL, "a list of origins, such as ['https://bots.example']")
 
-# Seconds for another negotiation of a connection, which goes on meanwhile.
+# Seconds for another negotiation of a connection, which carries media and messages during this time.
 _RENEGOTIATION_TIMEOUT = 10.0
-# The owner of an attempt abandons it at its limit; a wait ends this much later by itself, in seconds.
+# The owner of an attempt abandons it at its limit; a wait ends by itself this much later, in seconds.
 _GRACE = 1.0
-# So long after the last audio, in seconds, the microphone counts as off. Pipecat 0.0.73 drops what comes from then on.
+# The microphone counts as off this many seconds after its last audio. Pipecat 0.0.73 drops all audio from then on.
 _AUDIO_PAUSE = 0.5
 
 
@@ -56,24 +56,25 @@ class SmallWebRTCTransport(Transport):
     "webrtc".
 
     Args:
-        webrtc_url: takes the offer, such as ``http://host:7860/api/offer``; it takes precedence over what the start
-            endpoint answered. None: where the bot was started.
-        headers: sent with the offer. If the start endpoint answered with a sessionId alone, those of its request, too.
+        webrtc_url: the URL that takes the offer, such as ``http://host:7860/api/offer``. It takes precedence over the
+            start endpoint's answer. None: the server that started the bot.
+        headers: headers of the offer. If the start endpoint answered with a sessionId only, the headers of the start
+            request are sent too.
         ice_servers: STUN and TURN servers in the form of browsers: URLs, or mappings with ``urls``, ``username`` and
-            ``credential``. The first TURN URL that answers is used, and the first STUN server. None: those that the
-            start endpoint named, if any.
+            ``credential``. The first TURN URL that answers is used, and the first STUN server. None: the servers that
+            the start endpoint named, if any.
         ice_timeout: seconds from the bot's answer until the connection must be open; None: no limit.
-        allow_insecure: True: send the offer to an ``http://`` URL even if the start endpoint, which has named it, was
-            reached over ``https://``.
+        allow_insecure: True to send the offer to an ``http://`` URL from a start endpoint that was reached over
+            ``https://``.
         allowed_origins: servers such as ``https://bots.example`` to which a start endpoint may send the offer. Without
-            them it is sent only to the server of the start endpoint itself.
-        max_message_size: largest serialized message that is sent, in bytes; a bot may take less.
-        audio_bitrate: of the user's voice, in bits per second; None: 48,000 up to 16 kHz, and 64,000 above.
-        cam_bitrate, screen_bitrate: of the pictures, in bits per second at most; None: 1,500,000.
-        cam_size, screen_size: width and height in pixels; larger pictures are made to fit, in their shape. None: any.
+            them the offer is sent only to the start endpoint's own server.
+        max_message_size: largest serialized message that is sent, in bytes; a bot may accept less.
+        audio_bitrate: bit rate of the user's voice, in bits per second. None: 48,000 up to 16 kHz, and 64,000 above.
+        cam_bitrate, screen_bitrate: highest bit rates of the pictures, in bits per second. None: 1,500,000.
+        cam_size, screen_size: width and height in pixels; larger pictures are scaled to fit, in their shape. None: any.
 
     Raises:
-        InvalidTransportParamsError: `webrtc_url` is not the URL of a server, or `allowed_origins` has one that is none.
+        InvalidTransportParamsError: `webrtc_url` is not the URL of a server, or `allowed_origins` has an invalid one.
         MissingExtraError: aiortc is not installed.
     """
 
@@ -147,14 +148,14 @@ class SmallWebRTCTransport(Transport):
     # -- session ------------------------------------------------------------------------------------------------------
 
     def initialize(self, options: TransportOptions, on_message: Callable[[Inbound], None]) -> None:
-        """Begin a session with new counters."""
+        """Start a session with new counters."""
         super().initialize(options, on_message)
         self._last, self._step, self._advice = None, str, _no_advice
         self._audio_sent = self._audio_received = 0.0
         self._audio_sent_at = -math.inf
 
     def connect(self, auth_bundle: Any, abort: AbortSignal) -> None:
-        """Negotiate the connection, and wait for its data channel; it is read from `send_ready_message()` on."""
+        """Negotiate the connection, and wait for its data channel. Reading starts in `send_ready_message()`."""
         target = self._target(auth_bundle)
         self._reached = target.url, target.headers
         abort.raise_if_aborted()
@@ -176,7 +177,7 @@ class SmallWebRTCTransport(Transport):
     def _begin_step(
         self, abort: AbortSignal, step: Callable[[], str], advice: Callable[[], str | None] | None = None
     ) -> None:
-        """Change what the attempt waits for, unless it was abandoned: the transport may serve another one then."""
+        """Set the step that the attempt waits for, unless it was abandoned and the transport may serve another one."""
         with self._lock:
             if not abort.aborted:
                 self._step, self._advice = step, advice or _no_advice
@@ -279,18 +280,18 @@ class SmallWebRTCTransport(Transport):
         return self._step()
 
     def diagnosis(self) -> str | None:
-        """Return what to do about the step of the negotiation that takes long."""
+        """Return the advice about the current step of the negotiation, which takes long."""
         return self._advice()
 
     def send_ready_message(self) -> None:
-        """Start to read, and send `client-ready`. What comes before would be delivered before `connected`."""
+        """Start reading, and send `client-ready`. Earlier messages would be delivered before the event `connected`."""
         connection = self._connection
         if connection is not None:
             connection.start()
         super().send_ready_message()
 
     def disconnect(self) -> None:
-        """Close the data channel behind the messages that wait, and end the connection.
+        """Close the data channel after the queued messages, and end the connection.
 
         Raises:
             DisconnectedError: messages had not been sent.
@@ -323,7 +324,7 @@ class SmallWebRTCTransport(Transport):
     # -- another negotiation: when the bot asks for it ----------------------------------------------------------------
 
     def _begin_renegotiation(self, connection: WebRTCConnection, target: Target) -> None:
-        """Negotiate once more, on a thread of its own; called on the loop's thread."""
+        """Renegotiate, on a thread of its own. Called on the loop's thread."""
         controller = AbortController(
             Deadline(_RENEGOTIATION_TIMEOUT), lambda: DisconnectedError("The session has ended", initiator="client")
         )
@@ -336,7 +337,7 @@ class SmallWebRTCTransport(Transport):
             task.start()
         except NoThreadError as error:
             self._renegotiation = None
-            logger.warning("The connection could not be negotiated once more, as the bot has asked: %s", error)
+            logger.warning("The bot asked to renegotiate the connection, which failed: %s", error)
 
     def _renegotiate(self, connection: WebRTCConnection, target: Target, signal: AbortSignal) -> None:
         try:
@@ -344,7 +345,7 @@ class SmallWebRTCTransport(Transport):
             _result(connection.peer.accept(answer.sdp), signal)
         except RTVIError as error:
             if not signal.aborted:
-                logger.warning("The connection could not be negotiated once more, as the bot has asked: %s", error)
+                logger.warning("The bot asked to renegotiate the connection, which failed: %s", error)
 
     # -- messages and media -------------------------------------------------------------------------------------------
 
@@ -382,7 +383,7 @@ class SmallWebRTCTransport(Transport):
         self._audio_sent += len(pcm) / (2 * sample_rate_hz)
 
     def send_video(self, frame: VideoFrame) -> None:
-        """Send the camera's newest image; returns when it is compressed, so that the next one is the newest again."""
+        """Send the camera's newest image. Returns when it is compressed, so that the next image is the newest again."""
         self._send_picture(frame, is_screen=False)
 
     def send_screen(self, frame: VideoFrame) -> None:
@@ -406,11 +407,11 @@ class SmallWebRTCTransport(Transport):
 
     @property
     def _sends_audio(self) -> bool:
-        """Return whether audio goes out: in place of the microphone, too, and the silence after it was muted."""
+        """True if audio goes out: from the microphone or its replacement, or the silence after a mute."""
         return monotonic() - self._audio_sent_at < _AUDIO_PAUSE
 
     def enable_mic(self, enable: bool) -> None:
-        """Unmute or mute the microphone, and tell the bot: that it is off, when nothing is sent any more."""
+        """Unmute or mute the microphone, and tell the bot. A mute is reported after the last audio was sent."""
         super().enable_mic(enable)
         self._tell_tracks()
 
@@ -420,7 +421,7 @@ class SmallWebRTCTransport(Transport):
         self._tell_tracks()
 
     def enable_screen_share(self, enable: bool) -> None:
-        """Start or stop to share the screen, and tell the bot."""
+        """Start or stop sharing the screen, and tell the bot."""
         super().enable_screen_share(enable)
         self._tell_tracks()
 
@@ -448,7 +449,7 @@ class SmallWebRTCTransport(Transport):
 
 
 def _no_advice() -> None:
-    """Return that there is none: that of the session is right."""
+    """Return None: the general advice of the session applies."""
 
 
 def is_installed() -> bool:
@@ -457,10 +458,10 @@ def is_installed() -> bool:
 
 
 def _result(future: Future[T], abort: AbortSignal) -> T:
-    """Wait for a result of the loop, as long as the attempt is wanted.
+    """Wait for a result of the loop, until the attempt is abandoned.
 
     Raises:
-        TransportStartError: it does not come.
+        TransportStartError: the loop does not answer.
         BaseException: the signal's reason, if the attempt was abandoned.
     """
     abort.on_abort(lambda: future.reject(abort.reason or DisconnectedError("The attempt was abandoned")))

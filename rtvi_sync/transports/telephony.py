@@ -44,12 +44,12 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = package_logger(__name__)
 
-# Seconds of steps that are made up for at most after this process was stopped.
+# After this process was stopped, at most this many seconds of missed steps are made.
 _MOST_BEHIND = 1.0
 # Seconds for which the bot's last words are played after it has hung up.
 _LAST_WORDS = 10.0
 
-# The environment of a Pipecat bot, without which its serializer refuses a call; any text will do.
+# The environment variables without which the serializer of a Pipecat bot refuses a call; any text will do.
 _CREDENTIALS = {
     "twilio": ("TWILIO_ACCOUNT_SID", "TWILIO_AUTH_TOKEN"),
     "telnyx": ("TELNYX_API_KEY",),
@@ -86,7 +86,7 @@ class PhoneReceiver(WebSocketReceiver):
         self._line = line
 
     def receive(self, payloads: Sequence[bytes]) -> None:
-        """Take consecutive text messages. What no provider knows is skipped, as the messages of RTVI are."""
+        """Take consecutive text messages. Messages that no provider has, such as RTVI's, are skipped."""
         for payload in payloads:
             try:
                 message = self._provider.read_bot(payload)
@@ -97,31 +97,31 @@ class PhoneReceiver(WebSocketReceiver):
 
 
 class TelephonyTransport(WebSocketBase):
-    """A call to a bot by the media stream of a telephone provider, which this client plays. Carries audio both ways.
+    """A call to a bot by a telephone provider's media stream, which this client plays. Carries audio both ways.
 
-    It reaches bots whose transport has the serializer of that provider: those of Pipecat's runner with an entry of its
-    name in their `transport_params`, at ``/ws``. No message of RTVI passes. Who speaks is derived from what is heard,
-    so that events, turns, latencies and interruptions are there as over other transports; the bot is ready when it has
-    answered, or has not refused the call within 0.5 s. Texts and functions are not known.
+    It reaches bots whose transport has that provider's serializer: bots of Pipecat's runner with an entry of its name
+    in their `transport_params`, at ``/ws``. RTVI messages do not pass. The client derives from the audio who speaks, so
+    events, turns, latencies and interruptions work as over other transports. The bot counts as ready when it has
+    answered, or has not refused the call within 0.5 s. Texts and function calls are unknown.
 
     Args:
         provider: "twilio", "telnyx", "plivo" or "exotel".
         ws_url, headers: as in `WebSocketTransport`.
-        token: appended to the path, as a provider can send it.
-        from_number, to_number: of the caller and of the bot, as the bot is told; None: it is not.
-        parameters: further ones that the provider passes on, such as Twilio's ``customParameters``.
-        call_id: of each call; None: a new one for each.
-        codec: of the caller's audio; None: the one that is usual. Telnyx has "PCMU" and "PCMA".
-        transcribe: ``transcribe(pcm, sample_rate_hz)`` returns the text of what was heard in a turn, for
-            `Turn.bot_text`; mono, 16 bit, on a worker thread.
+        token: appended to the path, which a provider can send.
+        from_number, to_number: numbers of the caller and of the bot, sent to the bot. None: not sent.
+        parameters: further parameters that the provider passes on, such as Twilio's ``customParameters``.
+        call_id: id of each call. None: a new id for each call.
+        codec: codec of the caller's audio. None: the provider's usual one. Telnyx has "PCMU" and "PCMA".
+        transcribe: ``transcribe(pcm, sample_rate_hz)`` returns the text of the bot's audio in a turn, for
+            `Turn.bot_text`. The audio is mono, 16 bit. Called on a worker thread.
         loss: share of the caller's frames of 20 ms that are lost, 0.0 to 1.0.
-        jitter: seconds by which they are held back at most.
-        seed: of both, which are the same for the same seed; None: different each time.
-        hangover: seconds of silence after which a side has stopped to speak. A bot may pause between two sentences.
+        jitter: longest time, in seconds, for which frames are held back.
+        seed: seed of both: the same seed gives the same losses and delays. None: different each time.
+        hangover: seconds of silence after which a side has stopped speaking. A bot may pause between two sentences.
         options: the other arguments of `WebSocketTransport`, with the same defaults.
 
     Raises:
-        ValueError: the provider does not pass these parameters on, or has not this codec.
+        ValueError: the provider does not pass these parameters on, or does not have this codec.
     """
 
     ends_in_time = True
@@ -185,24 +185,24 @@ class TelephonyTransport(WebSocketBase):
         CallWriter(self.call, 0.0).opening()  # raises if a text cannot be sent
         self._line: PhoneLine | None = None
         self._task: ScheduledTask | None = None  # the steps of the line
-        self._due = 0.0  # of the next one
-        # How the connection has ended, and until when the bot's last words are played. The I/O thread writes it.
+        self._due = 0.0  # the time of the next step
+        # The end of the connection, and the time until which the bot's last words are played. The I/O thread writes it.
         self._ended: tuple[TransportOptions, CloseInfo, float] | None = None
 
     @property
     def call_id(self) -> str:
-        """Return the id of the current call, or of the last one; "" before the first."""
+        """The id of the current call, or of the last one; "" before the first."""
         return self.call.call_id
 
     @property
     def stream_id(self) -> str:
-        """Return the id of the audio stream of the current call, or of the last one; "" before the first."""
+        """The id of the audio stream of the current call, or of the last one; "" before the first."""
         return self.call.stream_id
 
     # -- session ------------------------------------------------------------------------------------------------------
 
     def initialize(self, options: TransportOptions, on_message: Callable[[Any], None]) -> None:
-        """Begin a new call."""
+        """Start a new call."""
         super().initialize(options, on_message)
         call_id = self.call.call_id if self._has_own_id else f"CA{os.urandom(16).hex()}"
         self.call = attrs.evolve(self.call, call_id=call_id, stream_id=f"MZ{os.urandom(16).hex()}")
@@ -235,7 +235,7 @@ class TelephonyTransport(WebSocketBase):
         return PhoneReceiver(options, self._provider, self._line)
 
     def _open_session(self) -> None:
-        """Send the first messages of a call. From now on audio flows, silence too."""
+        """Send the first messages of a call. From now on audio flows, including silence."""
         line, runtime = self._line, self.options._runtime
         assert line is not None, "connect() has returned"
         assert runtime is not None, "the session sets it"
@@ -278,11 +278,11 @@ class TelephonyTransport(WebSocketBase):
         try:
             self._send(text, seconds)
         except DisconnectedError:
-            logger.debug("Nothing can be sent any more in this call")
+            logger.debug("Nothing more can be sent in this call")
 
     def _report_end(self, options: TransportOptions, info: CloseInfo) -> None:
-        """Report the end of the call when all that the bot has said was heard, as a telephone plays it."""
-        # Before, the attempt's own error says so, by `diagnosis()`.
+        """Report the end of the call once all of the bot's audio was played, at the speed of a telephone."""
+        # An earlier end is reported by the attempt's own error, with `diagnosis()`.
         is_connected = self.state is TransportState.READY
         if is_connected and self._hung_up and info.code is None:
             error = DisconnectedError(
@@ -309,8 +309,8 @@ class TelephonyTransport(WebSocketBase):
         try:
             super().disconnect()
         finally:
-            # Until now, so that an end by the bot meanwhile waits for a step that does not come, and is not reported;
-            # and again, because the session may have opened meanwhile.
+            # Not cleared earlier: if the bot ends the call first, its end waits for a step that never runs, and is not
+            # reported. Read again here, because the session may have opened since.
             with self._lock:
                 task, self._task = self._task, None
             if task is not None:
@@ -375,7 +375,7 @@ class TelephonyTransport(WebSocketBase):
             io.call(lambda: line.speak(pcm, sample_rate_hz, monotonic()))
 
     def send_dtmf(self, keys: str) -> None:
-        """Press keys of the telephone, one each 100 ms; return when the last one was sent. Any thread.
+        """Press keys of the telephone, one each 100 ms, and return when the last one was sent. Any thread.
 
         Raises:
             DisconnectedError: there is no call, or it ended first.

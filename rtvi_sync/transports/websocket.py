@@ -67,7 +67,7 @@ class ProtobufReceiver(WebSocketReceiver):
             self._options.on_interruption()
 
     def diagnosis(self) -> str | None:
-        """Return what came that is no protobuf frame, or None."""
+        """Return a description of the received messages that are no protobuf frames, or None."""
         if self.undecodable and not self.ignored:
             return f"It sent {self.undecodable} messages that are not Pipecat's protobuf frames; see the log."
         return super().diagnosis()
@@ -77,20 +77,20 @@ class WebSocketTransport(WebSocketBase):
     """A connection to a bot over WebSocket. Carries audio both ways, no video.
 
     Args:
-        ws_url: the bot's address, ``ws://`` or ``wss://``; it takes precedence over the ``ws_url`` or ``wsUrl`` in the
-            answer of the connect endpoint. None: use that one.
-        token: sent to the server as `token_in` states; it takes precedence over the answer's ``token``.
-        headers: sent with the handshake. (`params.headers` never are.)
+        ws_url: the bot's address, ``ws://`` or ``wss://``. It takes precedence over the ``ws_url`` or ``wsUrl`` in the
+            connect endpoint's answer. None: the address in the answer.
+        token: token for the server, sent as `token_in` states. It takes precedence over the answer's ``token``.
+        headers: headers of the handshake. (`params.headers` are never sent.)
         token_in: "query" appends ``?token=`` to the URL, as the JavaScript client does; "header" sends
             ``Authorization: Bearer``.
-        allow_insecure: True: accept ``ws://`` even if the connect endpoint was reached over ``https://``, although the
-            token and the conversation are then sent in plain text.
+        allow_insecure: True to accept ``ws://`` even if the connect endpoint was reached over ``https://``. The token
+            and the conversation are then sent in plain text.
         max_message_size: largest serialized frame that is sent, in bytes.
         max_inbound_message_size: largest message that is received, in bytes; a larger one ends the session.
-        stall_timeout: seconds after which a server that reads nothing ends the session; None: no limit.
-        ping_interval: seconds of silence of the server after which it is pinged; None: never.
-        ping_timeout: seconds that the server may remain silent after a ping before the session is ended; None: no
-            limit. Pings then keep the connection open and measure the round trip, and do not end the session.
+        stall_timeout: seconds after which a server that reads nothing ends the session. None: no limit.
+        ping_interval: seconds of the server's silence before a ping is sent. None: no pings.
+        ping_timeout: seconds that the server may stay silent after a ping before the session ends. None: no limit;
+            pings then keep the connection open and measure the round trip, but never end the session.
     """
 
     name = "websocket"

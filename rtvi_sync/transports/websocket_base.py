@@ -1,4 +1,4 @@
-"""What the transports over one WebSocket have in common: all but the encoding of messages and audio."""
+"""The common base of the transports over one WebSocket: all but the encoding of messages and audio."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .websocket_frames import BINARY, TEXT
 
 logger: logging.Logger = package_logger(__name__)
 
-# A bot answers a close frame within milliseconds; one that neither answers nor takes a byte for 1 s has hung.
+# A bot answers a close frame within milliseconds. If it takes no byte and sends no answer for 1 s, it has hung.
 _POLITE_CLOSE_TIMEOUT = 1.0
 # The first 20 undecodable messages of a session are logged as warnings; the rest must not fill the application's log.
 _MAX_WARNINGS = 20
@@ -40,9 +40,9 @@ class WebSocketReceiver(abc.ABC):
 
     Attributes:
         opcode: the kind of messages that it reads; the other kind is counted and ignored.
-        advice: what to do about messages of the other kind.
-        undecodable: how many messages of its own kind could not be decoded.
-        ignored: how many messages of the other kind came.
+        advice: the advice about messages of the other kind.
+        undecodable: number of messages of its own kind that could not be decoded.
+        ignored: number of messages of the other kind.
         audio: seconds of the bot's audio.
     """
 
@@ -71,21 +71,21 @@ class WebSocketReceiver(abc.ABC):
         """Count and log a message that cannot be decoded."""
         self.undecodable += 1
         level = logging.WARNING if self.undecodable <= _MAX_WARNINGS else logging.DEBUG
-        logger.log(level, "Cannot decode a message of the server, which is skipped: %s", error)
+        logger.log(level, "Cannot decode a message of the server; skipped it: %s", error)
 
     def deliver_audio(self, pcm: bytes, sample_rate_hz: int, num_channels: int) -> None:
-        """Count the audio and hand it on; a rate or number of channels that cannot be is refused there."""
+        """Count the audio and pass it on. The media reject an impossible rate or number of channels."""
         if sample_rate_hz > 0 and num_channels > 0:
             self.audio += len(pcm) / (2 * sample_rate_hz * num_channels)
         self._receive_audio(pcm, sample_rate_hz, num_channels)
 
     @property
     def other_kind(self) -> str:
-        """Return the name of the frames that are ignored."""
+        """The name of the frames that are ignored."""
         return "binary" if self.opcode == TEXT else "text"
 
     def diagnosis(self) -> str | None:
-        """Return, in a sentence or two, what came that explains why the bot is not ready, or None."""
+        """Return, in a sentence or two, how the received messages explain that the bot is not ready, or None."""
         if self.ignored:
             return f"It sent {self.ignored} {self.other_kind} frames instead. {self.advice}"
         return None
@@ -108,9 +108,9 @@ class WebSocketBase(Transport):
 
     ends_in_time = True
     supports_audio = True
-    #: Decodes what the bot sends; its `opcode` is also that of the messages to the bot.
+    #: The decoder of the bot's messages. Messages to the bot have the same `opcode`.
     receiver_class: ClassVar[type[WebSocketReceiver]]
-    #: What a bot needs that this transport reaches, as the end of an error text.
+    #: The bot's part that this transport needs, as the end of an error text.
     needs: str
     # A default, so that the repr works in a traceback of the constructor that shows locals.
     _ws_url: SplitResult | None = None
@@ -170,7 +170,7 @@ class WebSocketBase(Transport):
     # -- session ------------------------------------------------------------------------------------------------------
 
     def initialize(self, options: TransportOptions, on_message: Callable[[Inbound], None]) -> None:
-        """Begin a session with new counters."""
+        """Start a session with new counters."""
         super().initialize(options, on_message)
         self._receiver, self._last_stats, self._last_end, self._hung_up = None, TransportStats(), None, False
 
@@ -185,7 +185,7 @@ class WebSocketBase(Transport):
 
         def on_closed(info: CloseInfo) -> None:
             if self._connection is connection:  # otherwise disconnect() was called
-                # An `RTVIError` is of this side, such as that of a ping without an answer.
+                # An `RTVIError` is raised on this side: the server did not hang up.
                 self._hung_up = not connection.has_received and not isinstance(info.error, RTVIError)
                 self._report_end(options, info)
 
@@ -222,8 +222,8 @@ class WebSocketBase(Transport):
     def send_ready_message(self) -> None:
         """Send the messages that open the session, `client-ready` by default, and start to read.
 
-        Messages that were read in `connect()` would be delivered before the event `connected`. Reading begins last,
-        because the I/O thread, which is woken for it, would wait for this one.
+        Messages that were read in `connect()` would be delivered before the event `connected`. Reading starts last,
+        because the I/O thread, which wakes for it, would wait for this thread.
         """
         with self._lock:
             connection, leftover, self._leftover = self._connection, self._leftover, None
@@ -249,7 +249,7 @@ class WebSocketBase(Transport):
         """Close the WebSocket.
 
         Raises:
-            DisconnectedError: messages had not reached the server, as far as the system tells.
+            DisconnectedError: messages had not reached the server, as far as the system knows.
         """
         with self._lock:
             connection, self._connection = self._connection, None
@@ -269,7 +269,7 @@ class WebSocketBase(Transport):
                     stats.audio_unsent,
                 )
             if not in_time:
-                late = f"The {self.name} transport does not disconnect in time; what was sent last may be lost"
+                late = f"The {self.name} transport does not disconnect in time; the last messages may be lost"
                 raise DisconnectedError(late, initiator="client")
             (messages, size), info = connection.unsent, connection.info
             if messages and self.carries_messages and not abandoned and info is not None:
@@ -290,7 +290,7 @@ class WebSocketBase(Transport):
         return attrs.evolve(stats, audio_received=receiver.audio, **ignored)
 
     def diagnosis(self) -> str | None:
-        """Return what the bot may lack, or which frames arrived that this transport does not read, or None."""
+        """Return the part that the bot may lack, or the kind of frames that this transport does not read, or None."""
         if self._hung_up:
             return f"The server hung up before the bot had sent anything: see its log. {self.needs}"
         receiver = self._receiver

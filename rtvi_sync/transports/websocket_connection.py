@@ -32,15 +32,15 @@ _READ_BYTES = 64 * 1024
 # A read that is smaller than a TLS record has emptied the TLS object, whose buffer the selector does not know.
 _FULL_READ_BYTES = 4 * 1024
 _TIME_SLICE = 0.01  # seconds, after which the I/O thread serves the other connections
-# A bound of the bytes that wait for the I/O thread, without which an application that sends in a loop would fill the
+# A bound of the bytes that wait for the I/O thread. Without it, an application that sends in a loop would fill the
 # memory before the limit of the queue is checked. The wait is short, because the I/O thread never blocks.
 _MAX_ARRIVED_BYTES = 256 * 1024
 _CATCH_UP_TIMEOUT = 1.0
 # A bound of the unsent bytes in the system's buffer. The default is megabytes: minutes of audio that could not be
-# dropped any more, and on a slow line the socket would take no byte for so long that the peer would seem to be dead.
+# dropped any more, and on a slow line the socket would take no byte for so long that the peer would seem dead.
 _UNSENT_BYTES = 32 * 1024
 _CHECKS = 10  # of a close per `idle_timeout`, whether bytes have been sent: the system has no event for that
-# The I/O thread never blocks, so it closes a socket in time; the wait for that is bounded nevertheless, by the part of
+# The I/O thread never blocks, so it closes a socket in time. The wait for that is still bounded, by the part of
 # the transport's time that `time_to_close()` leaves, and in seconds.
 _CLOSING_SHARE, _CLOSING_TIMEOUT, _CLOSING_LEAST = 1 / 9, 1.0, 0.1
 
@@ -51,16 +51,16 @@ class WebSocketConnection:
     Every callback is called on the I/O thread.
 
     Args:
-        sock: connected, after the handshake; owned by the connection from now on.
+        sock: connected socket, after the handshake. The connection owns it from now on.
         io: the I/O thread that serves it.
-        on_messages: by the opcode of text and of binary, called with the payloads of consecutive messages of it.
+        on_messages: handlers by opcode, text or binary, called with the payloads of consecutive messages of that kind.
         on_closed: called once, when the connection has ended, by either side.
-        max_message_bytes: limit of an inbound message.
-        max_queued_bytes: limit of the bytes that wait to be sent; more fails the connection.
-        stall_timeout: seconds that queued bytes may wait without any byte being sent, before the connection fails;
+        max_message_bytes: limit of an inbound message, in bytes.
+        max_queued_bytes: limit of the bytes that wait to be sent; more bytes fail the connection.
+        stall_timeout: seconds that queued bytes may wait without any byte being sent, before the connection fails.
             None: no limit.
-        ping_interval: seconds of silence after which the peer is pinged; None: never.
-        ping_timeout: seconds that the peer may then remain silent before the connection fails; None: no limit.
+        ping_interval: seconds of silence before the peer is pinged. None: never.
+        ping_timeout: seconds that the peer may then stay silent before the connection fails. None: no limit.
     """
 
     def __init__(
@@ -96,13 +96,13 @@ class WebSocketConnection:
         self._ping_timer: Timer | None = None
         self._pinged_at = 0.0
         self._ping: bytes | None = None  # the payload of the ping that waits for its pong
-        self._received_at = 0.0  # monotonic time; 0.0: reading has not begun
+        self._received_at = 0.0  # monotonic time; 0.0: reading has not started
         self._round_trip: float | None = None
         self._watching_writes = False
         self._resume_pending = False  # `_resume()` is scheduled
         self._inbox: Iterator[tuple[int, list[bytes]]] = iter(())  # read and not delivered yet
         self._bytes_received = 0
-        #: Whether a message has come.
+        #: True once a message has arrived.
         self.has_received: bool = False
         #: After the end: at least how many messages have not reached the peer, and how many bytes of them.
         self.unsent: tuple[int, int] = (0, 0)
@@ -111,16 +111,16 @@ class WebSocketConnection:
     # -- any thread ---------------------------------------------------------------------------------------------------
 
     def start(self, first: bytes = b"") -> None:
-        """Begin to read. `first` has the bytes that were read behind the handshake."""
+        """Start reading. `first` has the bytes that were read behind the handshake."""
         self._io.call(lambda: self._start(first), self)
 
     def send(self, opcode: int, payload: bytes, audio: float = 0.0) -> None:
-        """Send a message without blocking: the I/O thread sends later what the socket does not take now.
+        """Send a message without blocking. If the socket takes only a part, the I/O thread sends the rest later.
 
         On the main thread it waits up to 1 s if too many bytes wait for the I/O thread.
 
         Args:
-            opcode: of the message, or of a control frame.
+            opcode: opcode of the message or control frame.
             payload: its bytes.
             audio: seconds of audio in it. If more than 1 s of audio is queued, the oldest is dropped and counted.
 
@@ -149,10 +149,10 @@ class WebSocketConnection:
         The I/O thread is woken by the peer's answer, and not before, unless the socket takes too little.
 
         Args:
-            idle_timeout: seconds without a sent byte or the peer's close frame after which the socket is closed; 0: at
-                once.
+            idle_timeout: seconds without a sent byte or the peer's close frame after which the socket is closed; 0:
+                closed at once.
             limit: seconds after which the socket is closed even if bytes are still being sent.
-            code: of the close frame.
+            code: code of the close frame.
 
         Returns:
             False if the I/O thread has not closed it in time.
@@ -173,7 +173,7 @@ class WebSocketConnection:
             pause = min(ends_at, since + idle_timeout) - now
             if pause <= 0:
                 self._io.call(partial(self._end_close, left, ends_at), self)
-                # From now on if this thread comes late, because nothing of the process ran.
+                # Measured from now if this thread is late, because the whole process was stopped.
                 reserve = max(_CLOSING_LEAST, min(limit * _CLOSING_SHARE, _CLOSING_TIMEOUT))
                 given_up_at = min(given_up_at, max(now, ends_at) + reserve)
                 pause = given_up_at - now
@@ -184,7 +184,7 @@ class WebSocketConnection:
 
     @property
     def info(self) -> CloseInfo | None:
-        """Return how the connection ended; None while it is open."""
+        """The end of the connection; None while it is open."""
         return self._info
 
     def stats(self) -> TransportStats:
@@ -210,17 +210,17 @@ class WebSocketConnection:
             self._read(monotonic() + _TIME_SLICE)
 
     def on_writable(self) -> None:
-        """Write what the socket did not take before."""
+        """Write the bytes that the socket did not take before."""
         if self._info is not None:
             return
         writer = self._writer
         writer.flush(room=True)
         if writer.failure is not None:
             if self._received_at and writer.closing is None:
-                self._resume()  # the server may have told more, and how it ends, before it stopped reading
+                self._resume()  # the server may have sent more, and a close frame, before it stopped reading
             self._finish(self._broken_info(writer.failure))
             return
-        blocked = writer.blocked  # read once, because a sender may set it meanwhile, and then wakes this thread
+        blocked = writer.blocked  # read once: a sender may set it at any time, and then wakes this thread
         if blocked != self._watching_writes and self._received_at:
             self._io.watch_writes(self, blocked)
             self._watching_writes = blocked
@@ -245,7 +245,7 @@ class WebSocketConnection:
         self._resume()  # without waiting for the selector: the TLS object may have frames behind the handshake's answer
 
     def _resume(self) -> None:
-        """Deliver the rest of the last time slice, and what the socket has by now."""
+        """Deliver the rest of the last time slice, and the bytes that the socket has by now."""
         self._resume_pending = False
         slice_end = monotonic() + _TIME_SLICE
         if self._deliver(slice_end):
@@ -286,7 +286,7 @@ class WebSocketConnection:
         self._io.call(self._resume, self)
 
     def _deliver(self, slice_end: float) -> bool:
-        """Deliver what was read; return False if the connection has ended, or the time slice has."""
+        """Deliver the messages read so far; return False if the connection, or the time slice, has ended."""
         try:
             for opcode, payloads in self._inbox:
                 if opcode < CLOSE:
@@ -315,7 +315,7 @@ class WebSocketConnection:
                 self._ping = None  # because each repeated pong of a peer would set a timer
                 self._round_trip = self._received_at - struct.unpack("!d", payload)[0]
                 if self._ping_interval is not None:
-                    # Replaces the check at the pong's timeout, which would wake an idle thread in vain.
+                    # Replaces the check at the pong's timeout, which would wake an idle thread for nothing.
                     self._schedule_ping_check(self._ping_interval)
         elif opcode == CLOSE:
             self._receive_close(payload)

@@ -1,4 +1,4 @@
-"""WebSocket frames (RFC 6455, section 5): reading those of a server, making those of a client."""
+"""WebSocket frames (RFC 6455, section 5): reading a server's frames, and making a client's."""
 
 from __future__ import annotations
 
@@ -67,7 +67,9 @@ class FrameReader:
         self._kind: int | None = None  # of the message whose fragments these are
 
     def runs(self, data: bytes) -> Iterator[tuple[int, list[bytes]]]:
-        """Yield what the next bytes complete: opcode and payloads of up to 64 consecutive messages, or of one frame.
+        """Yield the messages that these bytes complete: an opcode, and the payloads of consecutive messages.
+
+        One item has up to 64 consecutive messages, or one frame.
 
         Args:
             data: the bytes read. The iterator must be exhausted before the next call.
@@ -233,8 +235,8 @@ def masked_frame(opcode: int, payload: bytes) -> bytes:
     """Return a complete frame, masked as a client's must be. Any thread may call it.
 
     Args:
-        opcode: of a message or a control frame.
-        payload: at most 125 bytes in a control frame.
+        opcode: opcode of a message or a control frame.
+        payload: the bytes, at most 125 in a control frame.
     """
     first, size, key = _FIN | opcode, len(payload), _keys.draw()
     if size < _IN_2_BYTES:

@@ -47,17 +47,17 @@ class Outgoing:
 
     @property
     def size(self) -> int:
-        """Return its memory while it is queued, in bytes."""
+        """The frame's memory while it is queued, in bytes."""
         return len(self.frame) + _ITEM_BYTES
 
     @property
     def is_message(self) -> bool:
-        """Return whether it is a message, whose loss must be reported: neither audio nor a control frame."""
+        """True if the frame is a message, whose loss must be reported. Audio and control frames are not."""
         return not self.audio and self.frame[0] & 0x0F < CLOSE
 
     @property
     def rest(self) -> memoryview:
-        """Return the bytes that the socket has not taken."""
+        """The bytes that the socket has not taken."""
         return memoryview(self.frame)[self.written :]
 
 
@@ -76,7 +76,7 @@ class FrameWriter:
     def __init__(self, sock: socket.socket, max_bytes: int) -> None:
         self._sock = sock
         self._max_bytes = max_bytes
-        #: True if the socket's methods are one step of the interpreter: it is neither encrypted nor one of gevent.
+        #: True for a plain socket, whose methods are one step of the interpreter; False with TLS, or under gevent.
         self.is_plain: bool = isinstance(sock.send, BuiltinMethodType)
         #: The frames that were not moved to the queue yet.
         self.arrived: deque[Outgoing] = deque()
@@ -89,7 +89,7 @@ class FrameWriter:
         self._accepts = True  # False from the close frame on
         #: How the connection will end, once the close frame is queued.
         self.closing: CloseInfo | None = None
-        # No frame is begun or queued, so that a sending thread may write its own at once.
+        # True while no frame is in progress or queued, so that a sending thread may write its own at once.
         self._direct = self.is_plain
         #: True if the I/O thread will continue to write.
         self.blocked: bool = False
@@ -147,7 +147,7 @@ class FrameWriter:
 
     @property
     def bytes_left(self) -> int:
-        """Return how many bytes have not reached the peer: queued ones, and on Linux those in the system's buffer."""
+        """The number of bytes that have not reached the peer: queued, or, on Linux, in the system's buffer."""
         begun = self._begun
         return self.bytes_waiting + (len(begun.rest) if begun is not None else 0) + _unacknowledged(self._sock)
 
@@ -187,7 +187,7 @@ class FrameWriter:
         self._accepts = False
 
     def _write_directly(self, item: Outgoing) -> bool:
-        """Begin to write a frame, nearly always all of it; return False if other frames come first.
+        """Write a frame, nearly always completely; return False if other frames must be written before it.
 
         Ctrl-C may interrupt the main thread here. Python runs signal handlers after calls and backward jumps, and the
         block under the lock has neither: the lock and the number of written bytes are never lost, and a handler that
@@ -238,7 +238,7 @@ class FrameWriter:
                 return wake_io
 
     def _continue(self, room: bool = False) -> bool:
-        """Write what is queued, and return as `flush()`. Under the lock."""
+        """Write the queued frames, and return as `flush()` does. Under the lock."""
         done = (room or not self.blocked) and self._write()
         self._limit_queue()
         wake_io = self.failure is not None
@@ -276,7 +276,7 @@ class FrameWriter:
             )
 
     def _drop_audio(self, limit: float) -> None:
-        """Drop the oldest queued audio, of which no byte was sent, until at most `limit` seconds are queued."""
+        """Drop the oldest unsent audio in the queue until at most `limit` seconds are queued."""
         if self._queued_audio <= limit:
             return
         kept: deque[Outgoing] = deque()
@@ -291,7 +291,7 @@ class FrameWriter:
         self._queue = kept
 
     def _write(self) -> bool:
-        """Write what the socket takes, for a time slice; return True if nothing is left to write."""
+        """Write the bytes that the socket takes, for a time slice; return True if nothing is left to write."""
         began = 0.0
         while self.failure is None:
             if self._begun is None and not self._queue:
@@ -339,7 +339,7 @@ def _overhead_of(sock: socket.socket) -> int:
 
 
 def _unacknowledged(sock: socket.socket) -> int:
-    """Return how many bytes the system holds that the peer has not acknowledged; 0 where the system does not tell."""
+    """Return the number of sent bytes that the peer has not acknowledged; 0 if the system does not report it."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, ValueError):  # the socket is closed
             return int(struct.unpack("i", fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(4)))[0])

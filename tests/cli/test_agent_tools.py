@@ -192,16 +192,24 @@ def test_two_sessions(agent: Agent, bot: EmbeddedBot) -> None:
 
 
 def test_without_a_session(agent: Agent) -> None:
-    """Each tool that needs one says to connect."""
-    for name, arguments in (
-        ("ask", {"text": "hello"}),
-        ("listen", {}),
-        ("barge_in", {"text": "hello", "after_s": 1}),
-        ("hang_up", {}),
-    ):
-        failure = agent.fail(name, **arguments)
-        assert failure["kind"] == "BotNotReadyError"
-        assert "connect(url)" in failure["next"]
+    """Each tool that needs one says to connect: before the first, and after one that was not reached or was left."""
+    with EmbeddedBot() as bot:
+        for session in ("none", "not reached", "left"):
+            if session == "not reached":
+                agent.fail("connect", url="ws://127.0.0.1:1/ws")
+            elif session == "left":
+                agent.call("connect", url=bot.ws_url)
+                agent.call("hang_up")
+            for name, arguments in (
+                ("ask", {"text": "hello"}),
+                ("listen", {}),
+                ("barge_in", {"text": "hello", "after_s": 1}),
+                ("hang_up", {}),
+            ):
+                failure = agent.fail(name, **arguments)
+                assert failure["kind"] == "BotNotReadyError"
+                assert "Call connect(url) first" in failure["error"]
+                assert "connect(url)" in failure["next"]
 
 
 def test_what_to_do_next(connected: Agent) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rtvi_sync.cli import main
-from rtvi_sync.testing import EmbeddedBot
+from rtvi_sync.testing import EmbeddedBot, Reply
 from tests.support.slowness import GUARD
 
 ROOT = Path(__file__).parents[2]
@@ -94,9 +94,10 @@ def test_verdicts(
     assert told in capsys.readouterr().out
 
 
-def test_files(bot: EmbeddedBot, folder: Path) -> None:
+def test_files(bot: EmbeddedBot, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Results are written as lines of JSON and as XML, and sessions are recorded."""
     assert run(bot, "--json", "r.jsonl", "--junit", "r.xml", "--record", "kept", "--concurrency", "3") == 1
+    assert "that has not passed: kept\n" in capsys.readouterr().out
     records = [json.loads(line) for line in (folder / "r.jsonl").read_text().splitlines()]
     assert [(each["name"], each["verdict"]) for each in records] == [
         ("calls/echo", "passed"),
@@ -167,6 +168,19 @@ def test_functions_that_fail(
     assert run(bot, "--json", "r.jsonl", *hook, more=["caller.yaml"]) == 1
     assert told in capsys.readouterr().out
     assert len((folder / "r.jsonl").read_text().splitlines()) == 5
+
+
+def test_the_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The example of docs/guides/scenarios.md gives the report that the page shows."""
+    page = (ROOT / "docs" / "guides" / "scenarios.md").read_text("utf-8")
+    (folder / "weather.yaml").write_text(page.partition("```yaml\n")[2].partition("```")[0])
+    shown = page.partition("--transport eval\n")[2].partition("```")[0]
+    reply = Reply("It is two degrees, and rain.", call=("get_weather", {"city": "Oslo"}), result={})
+    with EmbeddedBot(replies=[reply]) as bot:
+        assert main(["eval", "weather.yaml", "--url", bot.ws_url, "--transport", "eval"]) == 3
+    first, *told = capsys.readouterr().out.splitlines()
+    assert first.startswith("NOT JUDGED   weather/oslo  (")
+    assert told == shown.splitlines()[1:]
 
 
 def test_all_wrong_files_are_told(bot: EmbeddedBot, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

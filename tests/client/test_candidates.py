@@ -54,7 +54,7 @@ def test_a_url_that_the_transport_does_not_use() -> None:
     """The URL of a WebSocket is no offer's, and the reverse."""
     wrong: list[tuple[str, Any, str]] = [(WS, "webrtc", "a WebSocket"), (OFFER, "eval", "a WebRTC offer")]
     for url, name, kind in wrong:
-        with pytest.raises(InvalidTransportParamsError, match=f"that of {kind}, which the transport '{name}'"):
+        with pytest.raises(InvalidTransportParamsError, match=f"for {kind}, which the transport '{name}'"):
             candidates_for(url, name)
 
 

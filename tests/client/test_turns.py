@@ -167,7 +167,7 @@ class TestAsk:
         """The next question gets its own answer, and listen() the one that came too late."""
         bot = TalkingBot(quiet)
         with bot.client() as client:
-            with pytest.raises(RequestTimeoutError, match="nothing of it came") as raised:
+            with pytest.raises(RequestTimeoutError, match="no part of it arrived") as raised:
                 client.ask("first", 0.0)
             assert raised.value.kind == "timeout"
             until(client.turns)
@@ -191,7 +191,7 @@ class TestAsk:
         """The error names it: the application may have no handler for it."""
         data = {"function_name": "get_weather", "tool_call_id": "1", "arguments": {}}
         bot = TalkingBot(lambda text: None, goes_on=[RTVIMessage("llm-function-call-in-progress", data)])
-        needed = r"what it called: get_weather\. .* register_function_call_handler"
+        needed = r"its function calls: get_weather\. .* register_function_call_handler"
         with bot.client(events="manual") as client, pytest.raises(RequestTimeoutError, match=needed):
             client.ask("first", 0.0)
 
@@ -431,7 +431,7 @@ class TestListen:
             turn = client.listen(GUARD)
             assert (turn.initiator, turn.modality, turn.bot_text, turn.number) == ("bot", None, "Hello!", 1)
             assert turn.audio.seconds == (pytest.approx(0.1) if audio else 0.0)
-            with pytest.raises(RequestTimeoutError, match="No turn was over"):
+            with pytest.raises(RequestTimeoutError, match="No turn ended"):
                 client.listen(0.0)
             assert client.ask("x", GUARD).number == 2
 
@@ -443,7 +443,7 @@ class TestListen:
                 client.ask("\ud800", GUARD)
             client.ask("x", GUARD)
             settle(client)
-            with pytest.raises(RequestTimeoutError, match="No turn was over"):
+            with pytest.raises(RequestTimeoutError, match="No turn ended"):
                 client.listen(0.0)
 
     def test_a_greeting_in_two_halves(self) -> None:

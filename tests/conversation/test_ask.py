@@ -224,7 +224,7 @@ CALL = RTVIMessage("llm-function-call-in-progress", {"function_name": "f\x1b[2J\
     [
         (REFUSAL, GUARD, RequestRejectedError, r"refused the question: no \[2J \."),
         (ERROR, GUARD, BotError, r"answered nothing: no \[2J \."),
-        (CALL, 0.3, RequestTimeoutError, r"it waits for what it called: f \[2J \."),
+        (CALL, 0.3, RequestTimeoutError, r"it waits for its function calls: f \[2J \."),
     ],
 )
 def test_what_a_bot_says_in_an_error(message: RTVIMessage, timeout: float, error: type[Exception], words: str) -> None:

@@ -56,7 +56,7 @@ def test_a_block_knows_nothing_of_the_block_before() -> None:
         expect = client.expect(GUARD)
         for number in range(2):
             with expect:
-                with pytest.raises(ExpectationError, match="did not come"):
+                with pytest.raises(ExpectationError, match="did not arrive"):
                     expect.event("server-message", within=0.0)
                 bot_says(client, "server-message", number)
                 says(client, call_of("get_weather"))
@@ -115,7 +115,11 @@ def test_where() -> None:
 @pytest.mark.parametrize(
     ("demand", "kind", "words"),
     [
-        (lambda e: e.event("server-message", within=0.0), "timeout", "server-message within 0 s\nbut it did not come"),
+        (
+            lambda e: e.event("server-message", within=0.0),
+            "timeout",
+            "server-message within 0 s\nbut it did not arrive",
+        ),
         (lambda e: e.text("snow", within=0.0), "text_mismatch", "say 'snow' within 0 s\nbut it said 'You said one'"),
         (lambda e: e.text(matches="^one", within=0.0), "text_mismatch", "/^one/"),
         (lambda e: e.call("f", within=0.0), "missing_function_call", "it called get_weather"),
@@ -156,11 +160,11 @@ def test_no_call_at_all() -> None:
 def test_too_late() -> None:
     """What came after its limit does not count, although it is there when it is asked for."""
     with TalkingBot().client() as client, client.expect() as expect:
-        with pytest.raises(ExpectationError, match="did not come"):
+        with pytest.raises(ExpectationError, match="did not arrive"):
             expect.event("server-message", within=0.01)
         bot_says(client, "server-message", 1)
         settle(client)
-        with pytest.raises(ExpectationError, match="it came after"):
+        with pytest.raises(ExpectationError, match="it arrived after"):
             expect.event("server-message", within=0.0)
         assert expect.event("server-message", within=GUARD).data == 1
 
@@ -171,7 +175,7 @@ def test_where_the_limit_counts_from(what: str) -> None:
 
     def check(limit: float) -> None:
         with TalkingBot().client() as client, client.expect(GUARD) as expect:
-            with pytest.raises(ExpectationError, match="did not come"):
+            with pytest.raises(ExpectationError, match="did not arrive"):
                 expect.event("metrics", within=2 * limit)
             if what == "what was met last":
                 bot_says(client, "server-message", 1)

@@ -164,7 +164,7 @@ def test_not_asked_in_time(is_due: bool) -> None:
         if is_due:
             bot_says(client, "server-message", 1)
             settle(client)
-        why = "delay" if is_due else "no serverMessage event came"
+        why = "delay" if is_due else "no serverMessage event arrived"
         for _ in range(2):
             with pytest.raises(RequestTimeoutError, match=f"was not asked .* {why}.* cancelled"):
                 pending.result(0.0)
@@ -184,7 +184,7 @@ def test_not_answered_in_time() -> None:
         pending = client.barge_in("story", after="server-message")
         bot_says(client, "server-message", 1)
         bot.await_question()
-        with pytest.raises(RequestTimeoutError, match="nothing of it came"):
+        with pytest.raises(RequestTimeoutError, match="no part of it arrived"):
             pending.result(0.0)
         says(client, said("The end."))
         assert pending.result(GUARD).bot_text == "The end."

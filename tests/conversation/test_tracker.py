@@ -90,7 +90,7 @@ def test_turns_without_an_end_are_ended() -> None:
     take(tracker, 1000.0, "bot-llm-started")
     take(tracker, 1000.0, "bot-llm-text", {"text": "Yes."})
     (turn,) = tracker.pass_time(1000.0 + Waits().lost)
-    assert (turn.status, turn.assumed) == ("complete", "waited 600 s for what is under way to end")
+    assert (turn.status, turn.assumed) == ("complete", "waited 600 s for the bot's current activity to end")
 
 
 def test_many_questions_are_bounded() -> None:

@@ -83,7 +83,7 @@ def test_met(demands: dict[str, Any]) -> None:
         ({"function_calls": (ReportedFunctionCall(),)}, {"absent_calls": ["f"]}, "unexpected_event", "report_level"),
         ({}, {"voice_to_voice": 0.4}, "latency", "voice to voice within 0.4 s\nbut it was 0.500 s"),
         ({"modality": "text"}, {"voice_to_voice": 9}, "latency", "it was not measured: the user did not speak"),
-        ({"timings": TurnTimings()}, {"voice_to_voice": 9}, "latency", "it was not measured: no audio came"),
+        ({"timings": TurnTimings()}, {"voice_to_voice": 9}, "latency", "it was not measured: no audio arrived"),
         ({"status": "interrupted"}, {}, "interrupted", "a complete answer\nbut it is interrupted"),
         ({}, {"interrupted": True}, "interrupted", "an answer that is interrupted"),
         ({"errors": (ErrorData(message="no\nkey", fatal=False),)}, {}, "error", "reported 'no key'"),

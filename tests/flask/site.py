@@ -18,7 +18,9 @@ HEARTBEAT = 0.3
 def create_app() -> flask.Flask:
     """Return a relay whose times are short, and a note of the process that answers."""
     url, leave = os.environ["RTVI_BOT_URL"], float(os.environ["LEAVE_TIMEOUT"])
-    app = site_of(RTVIBlueprint(lambda _: client_for(url), heartbeat_interval=HEARTBEAT, leave_timeout=leave))
+    app = site_of(
+        RTVIBlueprint(lambda _: client_for(url), voice=True, heartbeat_interval=HEARTBEAT, leave_timeout=leave)
+    )
     app.config["TESTING"] = False
     app.add_url_rule("/process", view_func=lambda: str(os.getpid()))
     return app

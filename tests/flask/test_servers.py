@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,26 +16,11 @@ from tests.support.slowness import GUARD, takes
 from tests.support.web_server import WebServer
 
 from .browser import SAME_ORIGIN, Stream, wait_until_ready
+from .servers import server_of
 from .site import HEARTBEAT
 
-ROOT = Path(__file__).parents[2]
-GUNICORN = ["-m", "gunicorn", "tests.flask.site:create_app()", "--bind", "fd://{}", "--workers", "1"]
-GUNICORN += ["--config", "tests/flask/gunicorn_conf.py", "--graceful-timeout"]
-SERVERS = {
-    "gthread": [*GUNICORN, "20", "--worker-class", "gthread", "--threads", "20"],
-    "preload": [*GUNICORN, "1", "--worker-class", "gthread", "--threads", "20", "--preload"],
-    "gevent": [*GUNICORN, "20", "--worker-class", "gevent"],
-    "sync": [*GUNICORN, "1"],
-    "werkzeug": ["-m", "tests.flask.site", "{}"],
-}
 # As long as a page may be away, in tests in which one leaves: the others may take as long to start.
 LEAVE = 8.0
-
-
-def server_of(kind: str, bot: EmbeddedBot, folder: Path, leave: float = GUARD) -> WebServer:
-    """Return a server whose application relays to `bot`."""
-    variables = {"RTVI_BOT_URL": bot.ws_url, "LEAVE_TIMEOUT": str(leave), "XDG_RUNTIME_DIR": str(folder)}
-    return WebServer(SERVERS[kind], folder / f"{kind}.log", cwd=ROOT, env={**os.environ, **variables})
 
 
 class Visitor:

@@ -175,7 +175,7 @@ MODULE = Module(
         ),
         Mutant(
             "close() looks before it refuses further sessions.",
-            "            life._closed = True  # before it looks, because no session may start behind it\n",
+            "            life._closed = True  # before the sessions are read: none may start after that\n",
             "            pass\n",
         ),
         Mutant(

@@ -179,7 +179,7 @@ class TestEvents:
         client.close()
         assert list(client.events(timeout=GUARD)) == []
         for event in ("bot_ready", "metrics"):
-            with pytest.raises(DisconnectedError, match=r"before the .* event came"):
+            with pytest.raises(DisconnectedError, match=r"before the .* event arrived"):
                 client.wait_for(event, timeout=GUARD)
 
     def test_closed_by_another_thread(self) -> None:

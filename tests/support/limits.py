@@ -68,7 +68,9 @@ _PLACES = {
     # tools
     "talk_answer": "rtvi_sync.cli.talk_session._ANSWER_TIMEOUT",  # until the next line of a pipe is sent
     "levels_tick": "rtvi_sync.cli.devices._TICK",
-    "event_log": "rtvi_sync.flask._MAX_LOG_BYTES",  # bytes
+    "page_silence": "rtvi_sync.web.voice_page._SILENCE",  # after which a page that talks counts as gone
+    "page_socket": "rtvi_sync.web.websocket._SOCKET_TIMEOUT",  # for what a page does not read
+    "event_log": "rtvi_sync.web.event_log._MAX_LOG_BYTES",  # bytes
     "scenario_end": "rtvi_sync.testing.load.many._END_TIMEOUT",
     "load_line": "rtvi_sync.testing.load.progress._LINE_INTERVAL",  # from one line of the progress to the next
     "proxy_pause": "rtvi_sync.testing.fault_injection.fault_proxy._PAUSE",  # after an accept() that failed

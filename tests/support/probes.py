@@ -262,7 +262,7 @@ def is_answered(session: Any) -> bool:
 
 def process_of(blueprint: Any) -> str:
     """Return by which name the cookies of a Flask relay tell its process from others."""
-    return str(blueprint._process)
+    return str(blueprint._sessions._process)
 
 
 def interrupt_and_play(client: RTVIClient, pcm: bytes, sample_rate_hz: int) -> None:

@@ -83,7 +83,7 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 def test_an_item_a_scenario(run: Run, pytester: pytest.Pytester) -> None:
     """Each scenario passes, fails with its report, or is skipped with the reason."""
-    result = run("--rtvi-scenarios", "-rs", "--rtvi-record-failed", "kept")
+    result = run("--rtvi-scenarios", "-rsf", "--rtvi-record-failed", "kept")
     result.assert_outcomes(passed=1, failed=1, skipped=2)
     result.stdout.fnmatch_lines(
         [
@@ -92,6 +92,7 @@ def test_an_item_a_scenario(run: Run, pytester: pytest.Pytester) -> None:
             "*rtvi recording*",
             "SKIPPED*test_calls.yaml:11: not judged: its criterion needs a judge*",
             "SKIPPED*test_calls.yaml:15: unsupported: the user speaks*",
+            "FAILED *::wrong - Failed: 'You said: Hello' contains*",
         ]
     )
     assert {path.suffix for path in (pytester.path / "kept").iterdir()} == {".jsonl", ".html"}

@@ -443,7 +443,7 @@ def test_another_negotiation_that_fails(bot, client, caplog):
     it.connect()
     bot.server.answers["/api/offer"] = Answer({"detail": "no"}, 500)
     bot.call.signal("renegotiate")
-    until(lambda: "could not be negotiated once more" in caplog.text)
+    until(lambda: "asked to renegotiate the connection, which failed" in caplog.text)
     assert it.send_client_request("echo", 2) == 2
 
 

@@ -1,4 +1,4 @@
-"""Errors of audio devices: what failed, and what to do next."""
+"""Errors of audio devices: the failure, and the advice."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _hint_at_pyaudio() -> str:
         packages = "pip has wheels for Python 3.10 to 3.13; to install such a Python: winget install Python.Python.3.13"
     else:
         packages = _linux_packages("gcc python3-dev portaudio19-dev", "gcc python3-devel portaudio-devel")
-    return f"{packages}; or, where nothing is to be compiled: {install_command('sounddevice')}"
+    return f"{packages}; or, to compile nothing: {install_command('sounddevice')}"
 
 
 def _hint_at_sounddevice() -> str:
@@ -73,7 +73,7 @@ def no_answer(kind: str | None = None) -> DeviceError:
     """Return the error for a call into the audio system that does not return.
 
     Args:
-        kind: of the device concerned; None: microphones and speakers.
+        kind: kind of the device; None: microphones and speakers.
     """
     return DeviceError(
         "The audio system of this machine does not answer. Restart its sound server (on Linux: systemctl --user "
@@ -83,7 +83,7 @@ def no_answer(kind: str | None = None) -> DeviceError:
 
 
 def jack_advice() -> str:
-    """Return the end of an error for what hangs, if JACK has a client registry on this machine; otherwise "".
+    """Return advice about JACK for the error of a call that hangs, if JACK has a client registry here; else "".
 
     A process that is killed while it loads PortAudio can leave a lock in that registry locked. Then every process that
     loads PortAudio waits for it, until the registry is removed. Seen with libjack-jackd2 1.9.21, whose database is
@@ -152,7 +152,7 @@ def failed(error: OSError, info: MediaDeviceInfo) -> DeviceError:
     if code == _PA_DEVICE_UNAVAILABLE:
         kind, advice = "in-use", "is in use by another program, or was unplugged. End that program, or choose another"
     elif code == _PA_INVALID_DEVICE:
-        kind, advice = "not-found", "is not there any more. Plug it in again, or choose another"
+        kind, advice = "not-found", "is no longer connected. Plug it in again, or choose another"
     else:
         kind, advice = "unknown", f"failed ({details}). {_advice(info.kind)}"
     return DeviceError(f"The {name} {info.label!r} {advice}", devices=(device,), type=kind, details=details)

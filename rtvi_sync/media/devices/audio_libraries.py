@@ -12,7 +12,7 @@ AUDIO_LIBRARIES: Final[Mapping[str, str]] = {"pyaudio": "audio", "sounddevice": 
 
 
 def is_installed(module: str) -> bool:
-    """Return whether a module can be imported, as far as is known without importing it."""
+    """Return whether a module can probably be imported, without importing it."""
     return module in sys.modules or importlib.util.find_spec(module) is not None
 
 

@@ -13,7 +13,7 @@ class InputStream(Protocol):
 
     Attributes:
         device: the opened device; for the system's default, the device that is the default now.
-        sample_rate_hz: of the audio that `read()` returns.
+        sample_rate_hz: sample rate of the audio that `read()` returns.
     """
 
     device: MediaDeviceInfo
@@ -27,7 +27,7 @@ class InputStream(Protocol):
         """
 
     def backlog(self) -> float:
-        """Return how many seconds of recorded audio have not been read yet."""
+        """Return the seconds of recorded audio that have not been read yet."""
 
     def close(self) -> None:
         """Close the device. Never raises."""
@@ -38,7 +38,7 @@ class OutputStream(Protocol):
 
     Attributes:
         device: the opened device; for the system's default, the device that is the default now.
-        sample_rate_hz: of the audio that `write()` takes.
+        sample_rate_hz: sample rate of the audio that `write()` takes.
         buffer: capacity of the device's buffer, in seconds of audio.
     """
 
@@ -54,7 +54,7 @@ class OutputStream(Protocol):
         """
 
     def room(self) -> float:
-        """Return how many seconds of audio `write()` takes without blocking."""
+        """Return the seconds of audio that `write()` takes without blocking."""
 
     def drop(self) -> None:
         """Drop the audio that was written and not played yet; `write()` may follow.
@@ -82,8 +82,8 @@ class AudioBackend(Protocol):
         """Open a microphone.
 
         Args:
-            device_id: None: the system's default.
-            sample_rate_hz: requested of the device. Audio is converted only if the device refuses the rate.
+            device_id: id of the device; None: the system's default.
+            sample_rate_hz: requested sample rate. Audio is converted only if the device refuses the rate.
             period: seconds of audio that each `read()` returns.
 
         Raises:
@@ -162,8 +162,8 @@ class CameraBackend(Protocol):
         """Open a camera; the calling thread has to read and close it.
 
         Args:
-            device_id: None: the default.
-            width, height: in pixels.
+            device_id: id of the camera; None: the default.
+            width, height: size of the images, in pixels.
             fps: frames per second. Width, height and fps are requests: the camera uses the nearest mode it has.
 
         Raises:

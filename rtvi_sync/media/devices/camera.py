@@ -46,7 +46,7 @@ class Camera(Device):
         report, opened: see `Device`. For a source of the application `report` is called with each failure, and `opened`
             never.
         role: "screen" for a shared screen.
-        deadline: limit of the wait for a call of the source that an earlier session has left; None: there is no wait.
+        deadline: limit of the wait for a call of the source that an earlier session has left. None: no wait.
 
     Raises:
         DeviceError: another session uses the source; `.type` is "in-use".
@@ -90,15 +90,15 @@ class Camera(Device):
 
     @property
     def dropped(self) -> int:
-        """Return the number of frames that were not sent because the transport was too slow."""
+        """The number of frames that were not sent because the transport was too slow."""
         return self._outgoing.dropped
 
     def start(self, send: SendVideo) -> None:
-        """Send frames to the bot from now on, since it is ready. Does not block; called once.
+        """Start sending frames: the bot is ready. Does not block; called once.
 
         Args:
-            send: called on a thread of its own, so it may block; meanwhile one frame waits, which the next one
-                replaces. If it raises an `RTVIError`, sending ends.
+            send: called on a thread of its own, so it may block. One frame waits for it, which the next one replaces.
+                If it raises an `RTVIError`, sending ends.
         """
         self._send = send
 
@@ -116,7 +116,7 @@ class Camera(Device):
             super().check(now)
 
     def halt(self) -> None:
-        """Stop publishing and sending; from the return of this call on neither begins. Idempotent."""
+        """Stop publishing and sending. After the return of this call neither starts again. Idempotent."""
         super().halt()
         self._outgoing.end()
         self._notifier.notify_all()

@@ -60,7 +60,7 @@ class Device:
 
     Args:
         kind: "mic", "speaker", "cam" or "screen".
-        device_id: None: the system's default.
+        device_id: id of the device; None: the system's default.
         report: called once per failure: on the device's thread if the device failed, on the thread that calls `check()`
             if it hangs.
         opened: called on the device's thread each time a device was opened; after a `report`, once it works again.
@@ -118,7 +118,7 @@ class Device:
 
     @property
     def has_failed(self) -> bool:
-        """Return whether a failure was reported, and the device has not worked since. Any thread."""
+        """True if a failure was reported, and the device has not worked since. Any thread."""
         return self._failing
 
     def check(self, now: float) -> None:

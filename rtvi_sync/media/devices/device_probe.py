@@ -19,7 +19,7 @@ from typing import Any
 # Seconds after which the script ends itself if PortAudio hangs: its parent may have ended before.
 LIMIT = 5.0
 
-# Host API whose devices cannot be read and written without callbacks, and block other programs meanwhile.
+# Host API whose devices work only with callbacks, and block other programs while they are open.
 _WDMKS = "Windows WDM-KS"
 
 

@@ -1,8 +1,9 @@
-"""Drift control: the delay of a bot that sends without a pause, whose clock is not that of the sound card.
+"""Drift control: the delay of a bot that sends without a pause, whose clock differs from the sound card's.
 
-A pause sets the delay right: speech that follows it begins with the usual delay. Without one, two clocks that differ by
-500 ppm are 1.8 s apart after an hour, and what a network has delivered at once after a stall stays late. So continuous
-speech is played a little faster while all of it is late, and a little slower while some of it comes at the last moment.
+A pause resets the delay: the speech after it starts with the usual delay. Without a pause, two clocks that differ by
+500 ppm are 1.8 s apart after an hour, and audio that a network delivers in one burst after a stall stays late. So
+continuous speech is played a little faster while all of it is late, and a little slower while some of it arrives at the
+last moment.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from ...errors import MissingExtraError
 from ..base import AudioFrame
 from ..resample import SpeedChanger
 
-# The least delay in these seconds counts, because a frame that the network delays must be in time as well.
+# The smallest delay within this many seconds counts, because a frame that the network delays must be in time as well.
 _SECONDS = 10
-# By how many seconds it may differ from the delay at the beginning before the speed changes.
+# The speed changes if the delay differs from the first one by more than this many seconds.
 _TOLERANCE = 0.02
-# Change of the speed for each second beyond that, and the largest change: a sixth of a semitone, which comes too slowly
-# to be noticed. 500 ppm are made up for at 10 ms; what has come at once is made up for in some tens of seconds.
+# Change of the speed for each second beyond that, and the largest change: a sixth of a semitone, which is too gradual
+# to be noticed. A drift of 500 ppm is balanced at 10 ms, and a burst within some tens of seconds.
 _GAIN = 0.05
 _LARGEST_CHANGE = 0.01
 
@@ -36,7 +37,7 @@ class DriftControl:
         self.begin(0.0)
 
     def begin(self, delay: float) -> None:
-        """Begin with speech after a pause, which is played `delay` seconds after it has arrived."""
+        """Start with speech after a pause, which is played `delay` seconds after its arrival."""
         self._usual = delay
         self._least: deque[float] = deque([math.inf], maxlen=_SECONDS)  # delay in each of the last seconds
         self._heard = 0.0  # seconds of audio in the last of these
@@ -55,11 +56,11 @@ class DriftControl:
 
     @property
     def speed(self) -> float:
-        """Return the speed at which the next audio is to be played."""
+        """The speed for the next audio."""
         excess = min(self._least) - self._usual
         change = _GAIN * math.copysign(max(0.0, abs(excess) - _TOLERANCE), excess)
         return 1.0 + max(-_LARGEST_CHANGE, min(_LARGEST_CHANGE, change))
 
     def convert(self, pcm: bytes) -> bytes:
-        """Return audio at its speed; the last 8 samples come with the next."""
+        """Return audio at its speed; the last 8 samples follow with the next call."""
         return pcm if self._changer is None else self._changer.convert(pcm, self.speed)

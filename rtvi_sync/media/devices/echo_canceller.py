@@ -1,9 +1,9 @@
-"""Echo cancellation: takes what the speaker plays out of what the microphone records, by the AEC3 of WebRTC.
+"""Echo cancellation: removes the speaker's audio from the microphone's, by the AEC3 of WebRTC.
 
-AEC3 finds the echo if the recorded audio is 0 to 480 ms behind the reference, which is what was written to the speaker,
-silence included. So the reference is read by time. What is written will be heard 20 to 240 ms after the time at which
-this device's buffer comes to it, and is recorded some milliseconds after that; clocks that drift move it by less than
-what is left of the 480 ms. A jump costs 7 dB for a second, so there is one only where the limits below are reached.
+AEC3 finds the echo if the recorded audio is 0 to 480 ms behind the reference: the audio written to the speaker, silence
+included. So the reference is read by time. Written audio is heard 20 to 240 ms after this device's buffer reaches it,
+and is recorded some milliseconds later. Clocks that drift move it by less than the rest of the 480 ms. A jump costs
+7 dB for a second, so the code jumps only at the limits below.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from ...errors import MissingExtraError
 from .. import pcm as pcm_tools
 from ..resample import RateConverter
 
-# Seconds by which the reference may be older or newer than the recorded audio, and over how many calls that is found
-# out: half a second, because a busy machine delivers recorded audio late, and then at once.
+# Seconds by which the reference may be older or newer than the recorded audio, and the number of calls that measure it:
+# half a second, because a busy machine delivers recorded audio late, and then in one burst.
 _OLDER, _NEWER = 0.03, 0.12
 _AGES = 25
 # A pause of the speaker that is longer, in seconds, is silence in the reference.
 _PAUSE = 0.02
 # Seconds of the reference that are kept for a microphone that is not read. A speaker's buffer holds 0.6 s at most.
 _KEPT = 2.0
-# What the echo is behind the reference at least: two periods of the microphone. AEC3 looks for it from there on, and
-# without this number lets more of the first second through.
+# Minimum delay of the echo behind the reference: two periods of the microphone. AEC3 looks for the echo from there on,
+# and without this number lets more of the first second through.
 _LEAST_DELAY_MS = 40
 # AEC3 has to learn the room, and lets parts of the first second through. So nothing is recorded beside the first
 # seconds that the speaker plays, until the last of their echo is over. Quieter samples, of 32768, count as silence.
@@ -40,12 +40,12 @@ def load() -> Any:
     """Import the extra `aec`, which takes about 0.1 s, and return its module.
 
     Raises:
-        MissingExtraError: it is not installed.
+        MissingExtraError: the extra is not installed.
     """
     try:
         import numpy  # noqa: F401 - installed with both
         import pywebrtc_audio
-        import soxr  # noqa: F401 - what the speaker plays has another rate
+        import soxr  # noqa: F401 - the speaker's audio has another rate
     except ImportError as error:
         raise MissingExtraError("Echo cancellation", "aec", hint=str(error)) from error
     return pywebrtc_audio
@@ -64,7 +64,7 @@ class Reference:
     """The audio that a speaker plays, read by the time at which it is played.
 
     Args:
-        sample_rate_hz: of the audio that `take()` returns.
+        sample_rate_hz: sample rate of the audio that `take()` returns.
     """
 
     def __init__(self, sample_rate_hz: int) -> None:
@@ -73,14 +73,14 @@ class Reference:
         self._held_back = 0.0  # seconds of audio that are in the converter
         self._pcm = bytearray()
         self._end = 0.0  # when the last of it is played
-        # How many seconds ago the first of the audio should have been taken, at the latest calls. The caller may be
+        # Seconds by which the first of the audio should have been taken earlier, at the latest calls. The caller may be
         # late, never early, so the lowest is the true one.
         self._ages: deque[float] = deque(maxlen=_AGES)
         self._is_aligned = False
 
     @property
     def begin(self) -> float:
-        """Return when the first of the audio is played."""
+        """The time at which the first of the audio is played."""
         return self._end - len(self._pcm) / 2 / self.sample_rate_hz
 
     def add(self, pcm: bytes, sample_rate_hz: int, at: float) -> None:
@@ -104,7 +104,7 @@ class Reference:
             self._end = at
 
     def take(self, frames: int, at: float) -> bytes:
-        """Remove and return `frames` samples of what is played at the time `at`; silence where nothing is."""
+        """Remove and return `frames` samples of the audio that plays at the time `at`; silence where none plays."""
         if not self._pcm:
             self._is_aligned = False
             return bytes(2 * frames)
@@ -127,7 +127,7 @@ class Reference:
 class EchoCanceller:
     """Echo cancellation and noise suppression between the microphone and the speaker of one session.
 
-    What a microphone records while no speaker of the machine plays is not changed.
+    Audio that a microphone records while no speaker of the machine plays is not changed.
 
     Raises:
         MissingExtraError: the extra `aec` is not installed.
@@ -148,7 +148,7 @@ class EchoCanceller:
     # -- the microphone's thread --------------------------------------------------------------------------------------
 
     def begin(self, sample_rate_hz: int) -> None:
-        """Begin for a microphone that was opened."""
+        """Start for a microphone that was opened."""
         self._processor = self._library.AudioProcessor(
             sample_rate=sample_rate_hz,
             echo_cancellation=True,
@@ -161,11 +161,11 @@ class EchoCanceller:
             self._reference = Reference(sample_rate_hz)
 
     def cancel(self, pcm: bytes, at: float) -> bytes:
-        """Return recorded audio without what the speaker has played.
+        """Return recorded audio without the speaker's audio.
 
         Args:
             pcm: the audio.
-            at: when it began to be recorded, in monotonic seconds.
+            at: start of the recording, in monotonic seconds.
         """
         with self._lock:
             if self._reference is None or not self._has_speaker:
@@ -191,7 +191,7 @@ class EchoCanceller:
     # -- the speaker's thread -----------------------------------------------------------------------------------------
 
     def reset(self) -> None:
-        """Begin again for a speaker that was opened."""
+        """Start again for a speaker that was opened."""
         with self._lock:
             self._has_speaker = self._must_reset = True
 
@@ -199,9 +199,9 @@ class EchoCanceller:
         """Note audio that the speaker plays.
 
         Args:
-            pcm: as it is written, after the volume.
-            sample_rate_hz: of the audio.
-            at: when it will be played, in monotonic seconds.
+            pcm: the audio as it is written, after the volume.
+            sample_rate_hz: sample rate of the audio.
+            at: time at which it will be played, in monotonic seconds.
         """
         with self._lock:
             self._has_speaker = True
@@ -209,7 +209,7 @@ class EchoCanceller:
                 self._reference.add(pcm, sample_rate_hz, at)
 
     def drop(self, at: float) -> None:
-        """Note that what would have been played from the time `at` on was dropped."""
+        """Note that the audio from the time `at` on was dropped and will not be played."""
         with self._lock:
             if self._reference is not None:
                 self._reference.cut(at)

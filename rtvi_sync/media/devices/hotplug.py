@@ -63,7 +63,7 @@ class HotPlug:
         """Start the watches whose events have a listener by their name. Called on one thread at a time; does not block.
 
         Args:
-            publisher: knows the listeners; None: there are none.
+            publisher: knows the listeners; None: no listeners.
         """
         if publisher is None:
             return

@@ -39,15 +39,15 @@ _SEND_LIMIT = 0.5
 class DeviceMic(Device):
     """Capture from a microphone of this machine to the bot, while it is on.
 
-    A thread of its own opens the device, reads 20 ms at a time, sends each frame immediately and closes the device when
-    the microphone is muted, which ends the recording within one period. Then, and when the device fails, the bot gets
-    1 s of silence in real time and after it nothing. A device that fails is opened again every second.
+    A thread of its own opens the device, reads 20 ms at a time and sends each frame immediately. When the microphone is
+    muted, the thread closes the device, which ends the recording within one period. Then, and when the device fails,
+    the bot gets 1 s of silence in real time, and nothing after it. A device that fails is opened again every second.
 
     Args:
         backend: opens the device.
-        device_id: None: the system's default, as it is each time the device is opened.
-        enabled: returns whether the microphone is on. Call `look()` when that changes. If it is muted from the start,
-            the device is not opened, and `wait_opened()` does not block.
+        device_id: id of the device. None: the system's default, looked up at each open.
+        enabled: returns whether the microphone is on. Call `look()` when that changes. If it starts muted, the device
+            is not opened, and `wait_opened()` does not block.
         publish: called with the captured audio, and with the silence after it, also before `start()`: pcm, rate,
             monotonic time. Like `report` and `opened` it must not block, and is not called after `halt()`.
         report: see `Device`.
@@ -107,14 +107,14 @@ class DeviceMic(Device):
 
     @property
     def stale_dropped(self) -> int:
-        """Return how many frames of 20 ms were dropped because they were read too late. Thread-safe."""
+        """The number of frames of 20 ms that were dropped because they were read too late. Thread-safe."""
         return self._stale
 
     def start(self, schedule: Scheduler, send: SendAudio) -> None:  # noqa: ARG002 - the device sets the pace
         """Send the captured audio from now on; only the first call counts. Does not block.
 
         Args:
-            schedule: of the session; not used.
+            schedule: the session's schedule; not used.
             send: `send(pcm, sample_rate_hz)`, called on the microphone's thread; must not block. Once it has raised an
                 `RTVIError` it is not called again.
         """

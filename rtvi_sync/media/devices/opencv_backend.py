@@ -123,8 +123,8 @@ def open_camera(device_id: str | None, *, width: int, height: int, fps: float) -
     """Open a camera. Blocks for up to some seconds; the calling thread has to read and close it.
 
     Args:
-        device_id: of `cameras()`; None: the default.
-        width, height: in pixels.
+        device_id: id from `cameras()`; None: the default.
+        width, height: size of the images, in pixels.
         fps: frames per second. Width, height and fps are requests: the camera uses the nearest mode it has.
 
     Raises:
@@ -207,8 +207,8 @@ def _unusable(what: str, path: str) -> DeviceError:
             fcntl.ioctl(node, _VIDIOC_REQBUFS, _NO_BUFFERS)
     except OSError as error:
         kind, advice = {
-            errno.ENOENT: ("not-found", "it is not there any more. Plug it in again, or choose another camera"),
-            errno.ENODEV: ("not-found", "it is not there any more. Plug it in again, or choose another camera"),
+            errno.ENOENT: ("not-found", "it is no longer connected. Plug it in again, or choose another camera"),
+            errno.ENODEV: ("not-found", "it is no longer connected. Plug it in again, or choose another camera"),
             errno.EACCES: (
                 "permissions",
                 f"this user may not open {path}. Run sudo usermod -aG video $USER, then log in again",

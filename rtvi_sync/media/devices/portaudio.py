@@ -60,10 +60,10 @@ class PortAudioStream(Protocol):
         """Return how many frames can be written without blocking."""
 
     def restart(self) -> None:
-        """Drop what was written and not played yet; `write()` may follow."""
+        """Drop the audio that was written and not played yet; `write()` may follow."""
 
     def close(self) -> None:
-        """Close the device; what was not played yet is lost."""
+        """Close the device; unplayed audio is lost."""
 
 
 class PortAudioBinding(Protocol):
@@ -90,9 +90,9 @@ class PortAudioBinding(Protocol):
 
         Args:
             index: The device's index; the device exists.
-            rate: in Hz.
-            channels: as many as the device has, or fewer.
-            frames: in one period of the device's buffer.
+            rate: sample rate in Hz.
+            channels: the number of channels, at most the device's.
+            frames: frames in one period of the device's buffer.
         """
 
     def open_output(self, index: int, rate: int, channels: int, frames: int) -> PortAudioStream:
@@ -112,10 +112,10 @@ class PortAudio:
         library: "pyaudio" or "sounddevice".
     """
 
-    # Held around calls for which PortAudio is not thread-safe: initialize, terminate, list, open and close (two
-    # concurrent initializations crash the process, also if they are those of two libraries). It guards the fields
-    # below. Unlike other locks it is held while a library blocks, in a hung sound server perhaps for ever. So calls
-    # wait for it with a timeout, except those that close, whose threads are abandoned if they take long.
+    # Held around calls for which PortAudio is not thread-safe: initialize, terminate, list, open and close. Two
+    # concurrent initializations crash the process, even by two different libraries. It guards the fields below. Unlike
+    # other locks it is held while a library blocks, in a hung sound server perhaps for ever. So calls wait for it with
+    # a timeout, except those that close, whose threads are abandoned if they take long.
     _lock: ClassVar[threading.Lock] = threading.Lock()
     # Whether a thread holds the lock.
     _busy: ClassVar[bool] = False
@@ -169,7 +169,7 @@ class PortAudio:
         Args:
             stream: opens the device.
             kind: "audioinput" or "audiooutput".
-            device_id: None: the default.
+            device_id: id of the device; None: the default.
 
         Raises:
             MissingExtraError, DeviceError: see `AudioBackend.open_input()`.

@@ -41,7 +41,7 @@ class PortAudioBackend:
         return [device.info for device in shielded(self._portaudio.devices)]
 
     def prober(self) -> Prober:
-        """Return what lists the devices again and again; it equals the others of this backend."""
+        """Return the function that lists the devices again and again; it equals the others of this backend."""
         return Prober(self.library, self._portaudio.add_open_devices)
 
     def open_input(self, device_id: str | None, sample_rate_hz: int, period: float) -> PortAudioInput:

@@ -33,7 +33,7 @@ class PyAudioBinding:
         self._audio = self._pyaudio.PyAudio()
 
     def terminate(self) -> None:
-        """Terminate PortAudio. A second call would terminate that of another part of the application."""
+        """Terminate PortAudio. A second call would terminate it for another part of the application."""
         self._audio.terminate()
 
     def hosts(self) -> list[str]:
@@ -110,7 +110,7 @@ class PyAudioStream:
         return int(self._stream.get_write_available())
 
     def restart(self) -> None:
-        """Drop what is in the buffer."""
+        """Drop the content of the buffer."""
         # PyAudio has no method to abort: `stop_stream()` plays the buffer to its end, except on ALSA.
         self._pa.abort_stream(self._stream._stream)
         self._pa.start_stream(self._stream._stream)

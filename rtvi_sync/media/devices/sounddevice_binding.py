@@ -50,11 +50,11 @@ class SoundDeviceBinding:
 
     def __init__(self, sounddevice: Any) -> None:
         self._sounddevice = sounddevice
-        # The module's own function would redirect the process's standard error meanwhile.
+        # The module's own function would redirect the process's standard error during the call.
         self._call(lambda: self._sounddevice._check(self._sounddevice._lib.Pa_Initialize()))
 
     def terminate(self) -> None:
-        """Terminate PortAudio. A second call would terminate that of another part of the application."""
+        """Terminate PortAudio. A second call would terminate it for another part of the application."""
         self._sounddevice._lib.Pa_Terminate()
 
     def hosts(self) -> list[str]:
@@ -94,7 +94,7 @@ class SoundDeviceBinding:
 
     def _open(self, kind: Any, index: int, rate: int, channels: int, frames: int) -> SoundDeviceStream:
         stream = self._call(
-            # The low latency is what PyAudio requests: with it the device's buffer holds three periods.
+            # The low latency, as PyAudio requests it: the device's buffer then holds three periods.
             lambda: kind(
                 device=index, samplerate=rate, channels=channels, blocksize=frames, dtype="int16", latency="low"
             )
@@ -107,7 +107,7 @@ class SoundDeviceBinding:
         return SoundDeviceStream(stream, self._call)
 
     def _call(self, function: Callable[..., T], *args: object) -> T:
-        """Call a function of the module; its errors become those that PyAudio raises."""
+        """Call a function of the module; its errors become PyAudio's."""
         try:
             return function(*args)
         except self._sounddevice.PortAudioError as error:
@@ -118,7 +118,7 @@ class SoundDeviceStream:
     """An open stream; implements `PortAudioStream`.
 
     Args:
-        stream: of the module.
+        stream: stream of the module.
         call: calls a function of the module.
     """
 
@@ -144,7 +144,7 @@ class SoundDeviceStream:
         return int(self._call(lambda: self._stream.write_available))
 
     def restart(self) -> None:
-        """Drop what is in the buffer."""
+        """Drop the content of the buffer."""
         self._call(self._stream.abort, False)
         self._call(self._stream.start)
 

@@ -6,7 +6,7 @@ as Pipecat does. The buffer of the sound card holds 240 ms, which is capacity, n
 
 - While nothing is said, silence is written in small portions: the buffer never holds more than 60 ms of it.
 - Speech is played 80 ms after it arrived: the buffer is filled up with silence to that amount first. This is the
-  latency of this module; the sound system adds whatever it buffers beyond the buffer visible here.
+  latency of this module; the sound system adds its own buffers, which are not visible here.
 - From then on the bot is 120 to 160 ms ahead of playback, and all of that is in the buffer: for that time the thread,
   which competes with the application's threads for the GIL, may be delayed.
 - If no frame arrives, silence is written when 20 ms are left in the buffer. Until then a late frame may still arrive.
@@ -15,7 +15,7 @@ Beside threads that keep the GIL busy, not only this thread is late, but also th
 10 to 20 ms, and once in some minutes by a third of a second. So this thread measures how long it waits for the GIL:
 before it opens the device, with each portion of silence, and with each frame that it waited for. If the wait is long
 repeatedly, then until 30 s after that speech is played 480 ms after it arrived, from a buffer of 600 ms. For the larger
-buffer the device is reopened: while nothing is said, when speech begins, or when speech has broken off.
+buffer the device is reopened: while the bot is silent, when speech starts, or when speech has broken off.
 
 A call of the library releases the GIL, and acquiring it again takes 10 ms and more beside busy threads. So one call
 writes 40 ms of speech. It waits for room in the buffer, for up to one period of the device if the bot has sent much at
@@ -77,7 +77,7 @@ _CLOSE_TIME = 0.2
 
 
 def measure_gil_wait() -> float:
-    """Release the GIL, and return after how many seconds this thread has it again."""
+    """Release the GIL, and return the seconds until this thread has it again."""
     begun = perf_counter()  # on Windows monotonic() has a resolution of 16 ms
     time.sleep(0)
     return perf_counter() - begun
@@ -87,19 +87,19 @@ class DeviceSpeaker(Device, Speaker):
     """Playback of the bot's audio on a speaker of this machine.
 
     A thread of its own opens the device, writes to it, and closes it. A device that fails is opened again every second;
-    the audio that it would have played meanwhile is dropped. For another sample rate the device is reopened, once it
-    has played its buffer.
+    the bot's audio is dropped until it works. For another sample rate the device is reopened, once it has played its
+    buffer.
 
     Args:
         backend: opens the device.
-        device_id: None: the system's default, as it is at the first open and after each failure.
-        volume: returns 0.0 (silence) to 1.0 (as the bot sent it); called for each write.
+        device_id: id of the device. None: the system's default, looked up at the first open and after each failure.
+        volume: returns the volume, 0.0 (silence) to 1.0 (as the bot sent it); called for each write.
         report: see `Device`.
         opened: see `Device`.
-        echo: is told what is played; None: no echo is cancelled.
+        echo: echo canceller that gets the played audio; None: no echo is cancelled.
         is_continuous: returns whether the bot sends in real time and without end, so that its delay is controlled.
-        sample_rate_hz: with which the device is opened first.
-        queue_seconds: how much audio waits for the device at most; beyond that the oldest is dropped.
+        sample_rate_hz: sample rate with which the device is opened first.
+        queue_seconds: limit of the audio that waits for the device, in seconds; beyond it the oldest is dropped.
         clock: returns monotonic seconds.
         wait: `wait(notifier, ready, timeout)` blocks on the notifier until `ready()`, for up to `timeout` seconds.
         gil_wait: see `measure_gil_wait()`. These three are parameters for tests.
@@ -153,7 +153,7 @@ class DeviceSpeaker(Device, Speaker):
 
     @property
     def dropped_seconds(self) -> float:
-        """Return the seconds of audio that arrived too fast, or were not played before a failure or the end.
+        """The seconds of audio that arrived too fast, or were not played before a failure or the end.
 
         Thread-safe.
         """
@@ -161,7 +161,7 @@ class DeviceSpeaker(Device, Speaker):
 
     @property
     def underruns(self) -> int:
-        """Return how often speech was interrupted by silence that the bot did not send. Thread-safe."""
+        """The number of times that silence, not sent by the bot, interrupted speech. Thread-safe."""
         return self._underruns
 
     def write(self, pcm: bytes, sample_rate_hz: int) -> float:
@@ -169,7 +169,7 @@ class DeviceSpeaker(Device, Speaker):
 
         Args:
             pcm: any number of samples.
-            sample_rate_hz: at which the samples are played.
+            sample_rate_hz: sample rate of playback.
 
         Returns:
             See `Speaker`.
@@ -183,7 +183,7 @@ class DeviceSpeaker(Device, Speaker):
         self._queue.clear()
 
     def surrender(self) -> list[AudioFrame]:
-        """Stop taking audio, and return what is queued; the device plays its buffer to the end. Never blocks."""
+        """Stop taking audio, and return the queued audio; the device plays its buffer to the end. Never blocks."""
         self._queue.end()
         return self._queue.take_all()
 
@@ -194,7 +194,7 @@ class DeviceSpeaker(Device, Speaker):
             self.check(self._clock())
 
     def halt(self) -> None:
-        """Stop taking audio; the device is closed once it has played what was written. Never blocks; idempotent."""
+        """Stop taking audio. The device is closed once it has played the written audio. Never blocks; idempotent."""
         super().halt()
         self._queue.end()
 
@@ -210,7 +210,7 @@ class DeviceSpeaker(Device, Speaker):
         if not join_thread(self._thread, Deadline(self._until_abort(deadline))):
             self._abort = True
             self._queue.drop_all()
-            self._queue.clear()  # for its new generation, of which nothing is to be played out
+            self._queue.clear()  # starts a new generation, so that no queued audio is played out
             if not join_thread(self._thread, deadline):
                 return self._thread
         return None
@@ -303,7 +303,7 @@ class DeviceSpeaker(Device, Speaker):
         return self._clock() > self._speech_end + after
 
     def _prebuffer(self, stream: OutputStream) -> float:
-        """Return how many seconds of audio the buffer has to hold before the first word."""
+        """Return the seconds of audio that the buffer has to hold before the first word."""
         if not self._is_gil_contended():
             return PREBUFFER
         return max(PREBUFFER, min(_LONG_PREBUFFER, stream.buffer - 2 * PERIOD))  # with room for the bot's head start
@@ -387,7 +387,7 @@ class DeviceSpeaker(Device, Speaker):
         self._on_success(stream.device)
 
     def _buffered(self) -> float:
-        """Return how many seconds of audio the device has not played yet."""
+        """Return the seconds of audio that the device has not played yet."""
         return max(0.0, self._empty_at - self._clock())
 
     def _query_fill_level(self, stream: OutputStream, now: float) -> None:

@@ -211,7 +211,7 @@ class _Reading:
             if (file := folder / name).is_file() and not self.is_full:
                 self.file(file, is_listed=True)
         if not self.scenarios and not self.faults:
-            text = "no scenario file in this folder: none that ends in .yaml or .yml and has a name"
+            text = "no scenario file in this folder itself: none that ends in .yaml or .yml and has a name"
             self.faults.append(ScenarioFileError(folder, 0, 0, text))
 
     def file(self, path: Path, *, is_listed: bool = False) -> None:

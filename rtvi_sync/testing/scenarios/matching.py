@@ -212,7 +212,7 @@ class ExpectationMatcher:
     def _one(self, expectation: Expectation, deadline: float, budget: int, since: int) -> Steps:
         found = yield from self._next(expectation.event, deadline, since, _any)
         if isinstance(found, str):
-            return _missing(expectation, budget, found)
+            return self._missing(expectation, budget, found)
         return (yield from self._checked(found, expectation))
 
     def _checked(self, found: ScenarioEvent, expectation: Expectation) -> Steps:
@@ -227,7 +227,7 @@ class ExpectationMatcher:
                 return _not_judged(found.text)
             judged: Judged = yield AskJudge(expectation.eval, found.text)
             if judged.verdict != "yes":
-                return _refused(judged)
+                return _refused(judged, _quoted(found.text))
             self._matched_at = judged.at
         self._matched_at = max(self._matched_at, found.at)
         return Match(verdict="passed", matched=found.describe())
@@ -250,7 +250,7 @@ class ExpectationMatcher:
                 return failed("judge_no", reason)
             text += " "
         if not text or found == "bot_ended":
-            return _missing(expectation, budget, found)
+            return self._missing(expectation, budget, found)
         kind: FailureKind = "judge_continue" if expectation.eval is not None else "text_mismatch"
         return failed(kind, f"not satisfied within {budget} ms: {reason}")
 
@@ -276,7 +276,15 @@ class ExpectationMatcher:
         if judged.verdict == "yes":
             self._matched_at = judged.at
             return Match(verdict="passed", matched=text)
-        return _refused(judged) if judged.verdict == "error" else judged._replace(reason=_said(judged))
+        what = _quoted(text)
+        return _refused(judged, what) if judged.verdict == "error" else judged._replace(reason=_said(judged, what))
+
+    def _missing(self, expectation: Expectation, budget: int, why: str) -> Match:
+        event = expectation.event
+        if why == "bot_ended":
+            return failed("bot_ended", f"the bot ended the call before a matching {event} came", ends_turn=True)
+        reason = f"no matching {event} came within {budget} ms{self._stream.why_missing(event)}"
+        return failed("timeout", reason, ends_turn=True)
 
     def _absent(self, expectation: Expectation, deadline: float, budget: int) -> Steps:
         while True:
@@ -302,7 +310,7 @@ class ExpectationMatcher:
         for call in expectation.calls:
             found = yield from self._call(expectation.event, call, deadline, since)
             if found == "bot_ended":
-                return _missing(expectation, 0, "bot_ended")
+                return self._missing(expectation, 0, "bot_ended")
             if isinstance(found, str):
                 return self._call_failure(expectation, call, since, matched)
             if expectation.eval is not None and self._has_judge:
@@ -336,7 +344,7 @@ class ExpectationMatcher:
         if judged.verdict == "yes":
             self._matched_at = judged.at
             return None
-        return _refused(judged, f" on {one_line(found.describe(), _SHOWN)}")
+        return _refused(judged, one_line(found.describe(), _SHOWN))
 
     def _call_failure(self, expectation: Expectation, call: ExpectedCall, since: int, matched: list[str]) -> Match:
         others = [each for each in self._stream.passed_over(since) if each.event == expectation.event]
@@ -393,24 +401,19 @@ def signature(name: str, args: Mapping[str, Any]) -> str:
     return f"{name}({json.dumps(dict(args), ensure_ascii=False, default=str)})"
 
 
-def _missing(expectation: Expectation, budget: int, why: str) -> Match:
-    if why == "bot_ended":
-        return failed("bot_ended", f"the bot ended the call before a matching {expectation.event} came", ends_turn=True)
-    return failed("timeout", f"no matching {expectation.event} came within {budget} ms", ends_turn=True)
-
-
 def _not_judged(matched: str) -> Match:
     return Match(verdict="not_judged", reason="its criterion needs a judge, and there is none", matched=matched)
 
 
-def _said(judged: Judged) -> str:
-    return f"the judge said {judged.verdict}" + (f": {one_line(judged.reason, _SHOWN)}" if judged.reason else "")
+def _said(judged: Judged, what: str) -> str:
+    because = f": {one_line(judged.reason, _SHOWN)}" if judged.reason else ""
+    return f"the judge said {judged.verdict} to {what}{because}"
 
 
-def _refused(judged: Judged, about: str = "") -> Match:
+def _refused(judged: Judged, what: str) -> Match:
     if judged.verdict == "error":
-        return failed("error", f"the judge has failed{about}: {one_line(judged.reason, _SHOWN)}")
-    return failed("judge_no", f"{_said(judged)}{about}")
+        return failed("error", f"the judge has failed: {one_line(judged.reason, _SHOWN)}")
+    return failed("judge_no", _said(judged, what))
 
 
 def _excluded(text: str, expectation: Expectation) -> Match | None:

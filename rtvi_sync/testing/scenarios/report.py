@@ -21,6 +21,8 @@ TurnVerdict: TypeAlias = Verdict | Literal["not_run"]
 
 #: Of several verdicts the first one that is among them counts.
 _ORDER: Final[tuple[Verdict, ...]] = ("failed", "unsupported", "not_judged", "passed")
+# Characters of what was said in a line of a report.
+_SHOWN: Final = 300
 _MARKS: Final[Mapping[str, str]] = {
     "passed": "PASS",
     "failed": "FAIL",
@@ -215,7 +217,7 @@ class ScenarioResult(Record):
         """Return the report.
 
         Args:
-            verbose: True: with each expectation, also if all have passed.
+            verbose: True: with each expectation, and what was said in a simulated conversation, also if all is met.
         """
         BOOL.check(verbose=verbose)
         seconds = f"{self.duration_ms / 1000:.1f} s"
@@ -227,10 +229,13 @@ class ScenarioResult(Record):
             lines.append(f"  {one_line(self.reason)}")
         if verbose or self.verdict != "passed":
             lines += [line for turn in self.turns for line in _lines_of(turn)]
+            if self.kind == "simulation":
+                lines += [f"  {speaker:<4}  {one_line(text, _SHOWN)}" for speaker, text in self.conversation]
         for metric in self.metrics:
             value = "" if metric.value is None else f" {metric.value:g}"
             why = f": {one_line(metric.reason)}" if metric.reason else ""
-            lines.append(f"  {_MARKS[metric.verdict]:<11}  {metric.name}{value}{why}")
+            kind = f" [{metric.kind}]" if metric.kind is not None else ""
+            lines.append(f"  {_MARKS[metric.verdict]:<11}  {metric.name}{value}{why}{kind}")
         return "\n".join(map(clean, lines))
 
 
@@ -265,9 +270,8 @@ def _lines_of(turn: ScenarioTurnResult) -> list[str]:
     if turn.reason:
         lines.append(f"    {one_line(turn.reason)}")
     for each in turn.expectations:
-        told = (
-            f": {one_line(each.reason)}" if each.reason else f" {one_line(each.matched, 100)!r}" if each.matched else ""
-        )
+        told = f" {one_line(each.matched, 100)!r}" if each.matched else ""
+        told += f": {one_line(each.reason)}" if each.reason else ""
         kind = f" [{each.kind}]" if each.kind is not None else ""
         lines.append(f"    {_MARKS[each.verdict]:<11}  {each.index} {each.event_name}{told}{kind}")
     return lines

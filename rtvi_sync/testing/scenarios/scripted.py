@@ -202,7 +202,8 @@ class ScriptedConversation:
                 reason = f"the bot ended the call before {after.event} came, after which the turn is sent"
                 return ScenarioFailure(index, -1, after.event, "bot_ended", reason)
             if not self._take_one(until):
-                reason = f"{after.event} did not come within {SEND_AFTER_LIMIT:g} s, after which the turn is sent"
+                reason = f"{after.event}, after which the turn is sent, did not come within {SEND_AFTER_LIMIT:g} s"
+                reason += self._stream.why_missing(after.event)
                 return ScenarioFailure(index, -1, after.event, "send_after_timeout", reason)
         self._pass_time(seen_at + delay)
         return None

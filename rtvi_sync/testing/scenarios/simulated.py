@@ -16,7 +16,7 @@ from rtvi_sync.protocol.text import one_line
 from rtvi_sync.protocol.validation import takes
 from rtvi_sync.testing.scenarios.doors import Door
 from rtvi_sync.testing.scenarios.hooks import HookError, Hooks, ask_judge, call_hook, speech_of
-from rtvi_sync.testing.scenarios.matching import AskJudge, FailureKind, signature
+from rtvi_sync.testing.scenarios.matching import AskJudge, Judged, signature
 from rtvi_sync.testing.scenarios.model import ExpectedCall, Scenario, Simulation, SimulationMetric
 from rtvi_sync.testing.scenarios.report import MetricResult, ScenarioFailure
 from rtvi_sync.testing.simulation import Talk, simulate
@@ -47,6 +47,10 @@ class SimulatedTalk(Record):
     lines: Sequence[tuple[str, str]]
     failure: ScenarioFailure | None = None
     reason: str = ""
+
+
+def _judge_error(name: str, judged: Judged) -> MetricResult:
+    return MetricResult(name=name, verdict="failed", kind="error", reason=f"the judge has failed: {judged.reason}")
 
 
 class SimulatedConversation:
@@ -128,8 +132,10 @@ class SimulatedConversation:
         judged = ask_judge(self._hooks.judge, need, talk.lines)
         if judged.verdict == "yes":
             return MetricResult(name=_SUCCESS, verdict="passed", reason=judged.reason)
-        kind: FailureKind = "error" if judged.verdict == "error" else "judge_no"
-        return MetricResult(name=_SUCCESS, verdict="failed", kind=kind, reason=judged.reason or "the goal is not met")
+        if judged.verdict == "error":
+            return _judge_error(_SUCCESS, judged)
+        reason = judged.reason or "the goal is not met"
+        return MetricResult(name=_SUCCESS, verdict="failed", kind="judge_no", reason=reason)
 
     def _word_gap(self, name: str) -> MetricResult | None:
         """Return what becomes of a metric of words where no words come; None: they do."""
@@ -150,7 +156,7 @@ class SimulatedConversation:
             asked += 1
             judged = ask_judge(self._hooks.judge, AskJudge(metric.criterion or "", text), talk.lines[:number])
             if judged.verdict == "error":
-                return MetricResult(name=metric.name, verdict="failed", kind="error", reason=judged.reason)
+                return _judge_error(metric.name, judged)
             score += judged.verdict == "yes"
             if judged.verdict != "yes":
                 reasons.append(f"reply {asked}: {judged.reason or judged.verdict}")

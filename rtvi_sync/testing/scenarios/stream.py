@@ -59,6 +59,8 @@ _PLAIN: Final[Mapping[RTVIEvent, EventName]] = {
     RTVIEvent.BOT_LLM_STARTED: "llm_started",
 }
 _IMAGE: Final = "eval-bot-image"
+# Events of a bot that speaks.
+_VOICE: Final = frozenset({"bot_started_speaking", "bot_stopped_speaking", "tts_response"})
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
@@ -275,6 +277,16 @@ class ScenarioStream:
     def passed_over(self, since: int) -> list[ScenarioEvent]:
         """Return the events from a position on that no expectation has taken."""
         return [event for index, event in enumerate(self._log) if index >= since and index not in self._taken]
+
+    def why_missing(self, event: EventName) -> str:
+        """Return why no event of a type is left, as the end of a sentence; "" if nothing tells."""
+        if any(self._log[index].event == event for index in self._taken):
+            return "; an earlier expectation has taken the one that came: put the conditions of both into one"
+        if any(each.event == event for each in self._log):
+            return "; one came before what an earlier expectation has taken: 'check_from: turn_start' lets it count"
+        if event in _VOICE and not self._bot_speaks and self._tells_model:
+            return "; the bot is asked for no voice, because the modality of 'judge' is text"
+        return ""
 
     def give_back(self, event: ScenarioEvent) -> None:
         """Take an event that was passed over, and let those behind it wait again that no expectation has taken."""

@@ -1,1 +1,1 @@
-"""What `SmallWebRTCTransport` is made of. Nothing here is public."""
+"""The parts of `SmallWebRTCTransport`. Nothing here is public."""

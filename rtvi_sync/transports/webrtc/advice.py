@@ -1,4 +1,4 @@
-"""What to do about a WebRTC connection that does not open, for error texts. Addresses are not part of them."""
+"""Advice about a WebRTC connection that does not open, for error texts. Addresses are not part of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FIREWALL = (
 
 
 def for_no_address() -> str:
-    """Return why an offer has no address, and what to do. aioice ignores why a socket cannot be opened."""
+    """Return why an offer has no address, with advice. aioice hides the reason why a socket cannot be opened."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.bind(("", 0))
@@ -31,25 +31,25 @@ def for_no_address() -> str:
 
 
 def for_gathering(servers: Sequence[ICEServer]) -> str | None:
-    """Return what to do about a search for addresses that takes long; None: nothing in particular."""
+    """Return the advice about a search for addresses that takes long; None without ICE servers."""
     if not servers:
         return None
     return (
-        "Check the STUN and TURN servers (ice_servers, or iceConfig of the start endpoint), leave out what does not "
-        "answer, or raise connect_timeout to more than the 5 s that it takes"
+        "Check the STUN and TURN servers (ice_servers, or iceConfig of the start endpoint), leave out those that do "
+        "not answer, or raise connect_timeout to more than 5 s"
     )
 
 
 def for_step(step: str, offer: str, answer: str, servers: Sequence[ICEServer]) -> str:
-    """Return what to do about a connection that waits for `step` of the peer, in a sentence or more.
+    """Return the advice about a connection that waits for `step` of the peer, in a sentence or more.
 
     Args:
-        step: of the peer.
+        step: the missing step.
         offer, answer: the session descriptions.
-        servers: that were asked for addresses.
+        servers: the servers that were asked for addresses.
     """
     if not step.startswith("ICE"):
-        return f"The bot was reached; what is missing is {step}. See the bot's log"
+        return f"The bot was reached, but {step} is missing. See the bot's log"
     ours, theirs = (_kinds(description) for description in (offer, answer))
     silent = [
         f"No {name} server has given an address: {why}. "
@@ -64,12 +64,12 @@ def for_step(step: str, offer: str, answer: str, servers: Sequence[ICEServer]) -
 
 
 def for_silent_bot() -> str:
-    """Return what to do about a bot that is not ready though the connection is open."""
+    """Return the advice about a bot that is not ready though the connection is open."""
     return (
-        "The WebRTC connection is open. Pipecat's server opens it also for a bot whose bot() has failed, or that has "
-        'no entry "webrtc" in its transport_params: see the bot\'s log. A bot without RTVI (in Pipecat: '
-        "enable_rtvi=False) is never ready, nor is one of RTVI 0.3 that does not know its config; one that takes "
-        "longer needs a larger connect_timeout"
+        "The WebRTC connection is open. Pipecat's server also opens it for a bot whose bot() has failed, or that lacks "
+        'the entry "webrtc" in its transport_params: see the bot\'s log. A bot without RTVI (in Pipecat: '
+        "enable_rtvi=False) is never ready. A bot of RTVI 0.3 is not ready either if it does not know its config. For "
+        "a slow bot, raise connect_timeout"
     )
 
 

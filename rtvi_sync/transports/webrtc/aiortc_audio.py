@@ -1,6 +1,6 @@
-"""The voice on aiortc: Opus that is encoded and decoded here, or, where that cannot be, by aiortc itself.
+"""The voice on aiortc. Opus is encoded and decoded here, or by aiortc itself where that is impossible.
 
-aiortc's own way makes mono 3 dB too quiet, and one lost packet delays all that follows by 200 ms.
+aiortc's own decoder makes mono 3 dB too quiet, and a lost packet delays all later audio by 200 ms.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from .jitter_buffer import JitterBuffer
 
 logger: logging.Logger = package_logger(__name__)
 
-#: The bot's voice is handed on at this rate, as over WebSocket.
+#: The bot's voice is passed on at this rate, as over WebSocket.
 RATE_HZ: Final = 24000
-#: The clock of RTP for Opus, whatever rate the audio has.
+#: The clock of RTP for Opus, at any sample rate of the audio.
 RTP_RATE_HZ: Final = 48000
 _TIME_BASE = fractions.Fraction(1, RTP_RATE_HZ)
-# Seconds of audio that wait for a loop that is busy; older audio is of no use.
+# Seconds of audio that may wait for a busy loop; older audio is of no use.
 _MAX_WAITING = 1.0
-# Of 10 ms. aiortc, which bots run on, holds 4 packets back, and waits through 16 for one that is lost.
+# Packets of 10 ms. aiortc, which bots run on, holds 4 packets back, and waits through 16 for a lost one.
 _SHORT_PACKETS_PER_SECOND = 100
 # Where aiortc keeps its jitter buffer.
 _JITTER_BUFFER = "_RTCRtpReceiver__jitter_buffer"
 
 
 class MicTrack(MediaStreamTrack):
-    """The user's audio: what `send()` is given, on any one thread, is sent at once.
+    """The user's audio. Audio that is passed to `send()`, on any one thread, is sent at once.
 
     Args:
-        loop: of the connection.
-        bitrate: see `opus.Encoder`; aiortc's own encoder has one of its own.
+        loop: the loop of the connection.
+        bitrate: as in `opus.Encoder`. aiortc's own encoder ignores it.
     """
 
     kind = "audio"
@@ -65,11 +65,11 @@ class MicTrack(MediaStreamTrack):
 
     @property
     def unsent(self) -> float:
-        """Return how many seconds were dropped."""
+        """The seconds of audio that were dropped."""
         return self._dropped / self._per_second
 
     def shorten_packets(self) -> None:
-        """Send packets of 10 ms instead of 20. Called before the first audio. aiortc's own encoder has 20 ms alone."""
+        """Send packets of 10 ms instead of 20. Call it before the first audio. aiortc's own encoder has 20 ms only."""
         if self._encodes:
             self._per_second = _SHORT_PACKETS_PER_SECOND
 
@@ -128,13 +128,13 @@ class MicTrack(MediaStreamTrack):
 
 
 class BotAudio:
-    """The bot's voice: takes its packets out of aiortc, in the place of aiortc's jitter buffer.
+    """The bot's voice. Takes its packets from aiortc, in place of aiortc's jitter buffer.
 
     Args:
         on_audio: as in `PeerEvents`.
 
     Attributes:
-        concealed: how many seconds of the audio were lost, or too late, and made up.
+        concealed: seconds of the audio that were lost or late, and replaced by estimated audio.
     """
 
     def __init__(self, on_audio: Callable[[bytes, int, int], None]) -> None:
@@ -144,7 +144,7 @@ class BotAudio:
         self.concealed: float = 0.0
 
     def add(self, packet: Any) -> tuple[bool, None]:
-        """Take an RTP packet; aiortc calls it. Nothing is left for aiortc to decode."""
+        """Take an RTP packet; aiortc calls it. aiortc gets nothing to decode."""
         due = self._buffer.add(packet.ssrc, packet.sequence_number, packet.payload)
         for position, payload in enumerate(due):
             if payload is None:
@@ -154,7 +154,7 @@ class BotAudio:
                 pcm = self._decoder.decode(payload)
             try:
                 self._on_audio(pcm, RATE_HZ, 1)
-            except Exception:  # it would end the connection, and say nothing
+            except Exception:  # it would end the connection silently
                 logger.exception("The bot's audio could not be handed on")
         return False, None
 
@@ -171,7 +171,7 @@ def take_packets(receiver: RTCRtpReceiver, on_audio: Callable[[bytes, int, int],
 
 @functools.cache
 def _warn_of_aiortc() -> None:
-    """Tell, once in this process, that the audio is worse than it could be."""
+    """Warn, once in this process, that the audio is worse than it could be."""
     logger.warning(
         "aiortc decodes the bot's audio: a lost packet delays all that follows by 200 ms, and mono is 3 dB too quiet. "
         "Install PyAV from its wheel, which brings libopus, or another version of aiortc"
@@ -179,7 +179,7 @@ def _warn_of_aiortc() -> None:
 
 
 async def read_frames(track: MediaStreamTrack, on_audio: Callable[[bytes, int, int], None]) -> None:
-    """Hand on what aiortc has decoded, until the track ends."""
+    """Pass on the audio that aiortc has decoded, until the track ends."""
     converter = RateConverter(RATE_HZ)
     failed = False
     while True:
@@ -191,7 +191,7 @@ async def read_frames(track: MediaStreamTrack, on_audio: Callable[[bytes, int, i
             pcm = bytes(frame.planes[0])[: 2 * frame.samples * len(frame.layout.channels)]
             mono = pcm_tools.first_channel(pcm, len(frame.layout.channels))
             on_audio(converter.convert(mono, frame.sample_rate), RATE_HZ, 1)
-        except Exception:  # such as no memory: the next audio may come through
+        except Exception:  # such as no memory: the next audio may pass
             if not failed:
                 logger.exception("The bot's audio could not be handed on; later failures are not reported")
             failed = True

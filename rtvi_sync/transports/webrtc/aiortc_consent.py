@@ -1,7 +1,7 @@
-"""The watch whether the bot still wants to be sent to (RFC 7675), with more patience than aioice has.
+"""The check that the bot still consents to receive (RFC 7675), with more patience than aioice's own.
 
-aioice gives an answer 0.5 s and ends the connection after six that did not come in time. On a busy machine an answer
-takes longer, because it waits behind the audio of the same socket: asyncio takes one packet of each in a turn.
+aioice waits 0.5 s for an answer, and ends the connection after six late answers. On a busy machine an answer takes
+longer, because it waits behind the audio of the same socket: asyncio takes one packet of each in a turn.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from ...concurrency.logs import package_logger
 
 logger: logging.Logger = package_logger(__name__)
 
-#: A bot that has answered nothing for this long wants nothing any more, in seconds: as RFC 7675 has it.
+#: A bot that has answered nothing for this many seconds no longer consents, as in RFC 7675.
 LIMIT: Final = 30.0
 # Seconds between an answer and the next request, on average.
 _INTERVAL = 5.0
-# By these, each after twice the time of the one before, a request waits 15.5 s for its answer.
+# With this many, each after twice the time of the one before, a request waits 15.5 s for its answer.
 _RETRANSMISSIONS = 4
-# What is used of aioice's connection.
+# The members of aioice's connection that this module uses.
 _PARTS = ("query_consent", "_query_consent_task", "_nominated", "build_request", "remote_password", "close")
 
 
 @functools.cache
 def _warn_of_aioice() -> None:
-    """Tell, once in this process, that sessions may end without need."""
+    """Warn, once in this process, that sessions may end without need."""
     logger.warning(
         "aioice ends a connection that is in order if this machine or the bot's is busy for half a minute. Install "
         "another version of aiortc and aioice"
@@ -42,12 +42,12 @@ def _warn_of_aioice() -> None:
 
 
 def be_patient(sender: RTCRtpSender, on_lost: Callable[[], None]) -> bool:
-    """Have the connection of `sender` wait longer; return whether this version of aiortc and aioice allows it.
+    """Make the connection of `sender` wait longer; return whether this version of aiortc and aioice allows it.
 
-    Called before the connection opens.
+    Call it before the connection opens.
 
     Args:
-        sender: of any track.
+        sender: the sender of any track.
         on_lost: called on the loop if the bot has not answered, before the connection is closed.
     """
     ice: Any = getattr(sender.transport.transport, "_connection", None)

@@ -47,18 +47,18 @@ for _name in [*logging.root.manager.loggerDict]:
     if _name.partition(".")[0] in ("aiortc", "aioice"):
         logging.getLogger(_name).addFilter(_is_harmless)
 
-# Before 1.16 aiortc's packets of messages are larger than the smallest MTU of IPv6, which is that of many VPNs: such a
-# packet is lost each time that it is sent, and all messages wait behind it.
+# Before 1.16 aiortc's packets of messages are larger than the smallest MTU of IPv6, which many VPNs have. Such a packet
+# is lost each time that it is sent, and all messages wait behind it.
 if hasattr(rtcsctptransport, "USERDATA_MAX_LENGTH"):
     rtcsctptransport.USERDATA_MAX_LENGTH = min(rtcsctptransport.USERDATA_MAX_LENGTH, 1160)
 
 #: The step after ICE.
 DTLS: Final = "the DTLS handshake"
-# Seconds for the end of a connection that does not end by itself.
+# Seconds that a closing connection has before it is abandoned.
 _CLOSE_TIMEOUT = 1.0
-# Seconds between two looks whether the messages that wait are sent.
+# Seconds between two checks of the messages that wait.
 _FLUSH_INTERVAL = 0.01
-# A bot that acknowledges nothing for this long takes no messages any more. A lost packet is sent again after 1 s.
+# A bot that acknowledges nothing for this many seconds takes no more messages. A lost packet is sent again after 1 s.
 _STALL_TIMEOUT = 1.5
 # The bot acknowledges the end of the data channel within milliseconds.
 _POLITE_CLOSE_TIMEOUT = 1.0
@@ -80,7 +80,7 @@ class AiortcPeer:
         self._bot_audio: BotAudio | None = None
         self._readers: set[asyncio.Task[None]] = set()
         self._opening: asyncio.Future[None] | None = None
-        self._gathering = Scope()  # aiortc does not end all of it when a search for addresses is given up
+        self._gathering = Scope()  # aiortc does not end all of it when a search for addresses is cancelled
         self._ended = False  # it has been told, or is not told any more
         self._has_failed_to_measure = False
         # Guards the next field. Any thread may hold it, for an addition; re-entrant, because a finalizer may send.
@@ -92,7 +92,7 @@ class AiortcPeer:
 
     @property
     def step(self) -> str:
-        """Return what has to happen next until the data channel is open."""
+        """The next step towards an open data channel."""
         connection = self._connection
         if connection is None or connection.iceConnectionState not in ("completed", "closed"):
             return "ICE: a network packet from the bot"
@@ -119,7 +119,7 @@ class AiortcPeer:
         return sdp
 
     def _check_not_ended(self) -> None:
-        if self._ended:  # nothing would close what an offer opens now
+        if self._ended:  # nothing would close the sockets that an offer opens now
             raise DisconnectedError("The WebRTC connection has ended", initiator="client")
 
     def _begin(self, servers: Iterable[ICEServer]) -> RTCPeerConnection:
@@ -127,7 +127,7 @@ class AiortcPeer:
             RTCIceServer(urls=[*server.urls], username=server.username, credential=server.credential)
             for server in servers
         ]
-        # A list at any rate, because None means the servers of Google.
+        # Always a list, because None means the servers of Google.
         connection = RTCPeerConnection(
             RTCConfiguration(iceServers=ice_servers, bundlePolicy=RTCBundlePolicy.MAX_BUNDLE)
         )
@@ -136,7 +136,7 @@ class AiortcPeer:
         audio = connection.addTransceiver(self._mic)
         _prefer(audio, "audio/opus")
         be_patient(audio.sender, self._on_consent_lost)
-        # The bot takes the tracks by their order, and looks at none that is added later.
+        # The bot takes the tracks by their order, and ignores later ones.
         self._cam, self._screen = PictureTrack(), PictureTrack()
         for track, direction, limits in (
             (self._cam, "sendrecv", self._limits.cam),
@@ -167,7 +167,7 @@ class AiortcPeer:
             self._mic.shorten_packets()
         try:
             await self._connection.setRemoteDescription(RTCSessionDescription(answer, "answer"))
-        except Exception as error:  # noqa: BLE001 - whatever aiortc raises, whose text may be the server's
+        except Exception as error:  # noqa: BLE001 - aiortc may raise anything, with a text of the server
             why = f" ({raised(error)})" if str(error) else ""  # a bare `assert` of aiortc's parser has none
             raise TransportStartError(
                 f"The bot's answer to the offer cannot be used: aiortc cannot read its session description (sdp){why}. "
@@ -175,7 +175,7 @@ class AiortcPeer:
             ) from None
         await asyncio.shield(self._opening)
 
-    # -- what aiortc reports ------------------------------------------------------------------------------------------
+    # -- reports of aiortc --------------------------------------------------------------------------------------------
 
     def _on_track(self, track: MediaStreamTrack) -> None:
         if track.kind == "audio":
@@ -196,7 +196,7 @@ class AiortcPeer:
     def _on_message(self, text: str | bytes) -> None:
         try:
             self._events.on_text(text)
-        except Exception:  # it would end the connection, and say nothing
+        except Exception:  # it would end the connection silently
             logger.exception("A message of the bot could not be handed on")
 
     def _on_state(self) -> None:
@@ -207,13 +207,13 @@ class AiortcPeer:
         elif self._is_open:  # aiortc does so by itself if the bot closes DTLS
             self._on_channel_closed()
         elif self.step == DTLS:
-            reason = "the bot's certificate is not that of the answer's fingerprint"
+            reason = "the bot's certificate does not match the answer's fingerprint"
             self._end(f"waiting for {DTLS} has failed: {reason}, or something between changes packets")
         else:
             self._end(f"waiting for {self.step} has failed")
 
     def _on_consent_lost(self) -> None:
-        reason = "the bot does not answer ICE any more"
+        reason = "the bot no longer answers ICE"
         self._end(f"{reason}: this machine or the bot's is too busy, or the way to it is blocked")
 
     def _on_channel_closed(self) -> None:
@@ -225,7 +225,7 @@ class AiortcPeer:
         return {name: track for name, track in tracks.items() if track is not None}
 
     def _on_own_track_ended(self, name: str) -> None:
-        """Take the end of a track. aiortc stops one that it cannot send, warns, and goes on without it."""
+        """Take the end of a track. If aiortc cannot send a track, it stops it, warns, and continues without it."""
         connection = self._connection
         if self._ended or connection is None or connection.connectionState != "connected":
             return  # all tracks end
@@ -237,7 +237,7 @@ class AiortcPeer:
             logger.error("Sending a picture of the %s failed; no more is sent in this session", name)
 
     def _lose_loop(self) -> None:
-        """Take the loss of the loop, by which no call may wait for a picture any more."""
+        """Take the loss of the loop: no call waits for a picture any more."""
         self._end(str(closed_error()))
         self._stop_tracks()
 
@@ -259,7 +259,7 @@ class AiortcPeer:
 
     @property
     def bytes_waiting(self) -> int:
-        """Return how many bytes of messages the bot has not acknowledged yet."""
+        """The number of bytes of messages that the bot has not acknowledged yet."""
         channel = self._channel
         if channel is None:
             return self._bytes_handed_over
@@ -323,7 +323,7 @@ class AiortcPeer:
             bytes_sent=getattr(wire, "bytesSent", 0),
             bytes_received=getattr(wire, "bytesReceived", 0),
             audio_unsent=self._mic.unsent if self._mic is not None else 0.0,
-            audio_lost=max(0, getattr(audio, "packetsLost", 0)),  # below zero if packets came twice
+            audio_lost=max(0, getattr(audio, "packetsLost", 0)),  # below zero if packets arrived twice
             audio_concealed=self._bot_audio.concealed if self._bot_audio is not None else 0.0,
             jitter=audio.jitter / RTP_RATE_HZ if audio is not None else None,
             round_trip=getattr(sent, "roundTripTime", None),

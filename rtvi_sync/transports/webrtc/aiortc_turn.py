@@ -1,4 +1,4 @@
-"""Which of several TURN servers is used: aiortc takes one, the first, and does not look whether it can be reached."""
+"""The choice among several TURN servers: aiortc uses the first one, and does not check that it can be reached."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from ...concurrency.loop_thread import Scope
 from .peer import ICEServer
 
 _TURN_URL = re.compile(r"(?P<scheme>turns?):(?P<host>[^?:]+)(:(?P<port>\d+))?(\?transport=(?P<transport>\w+))?")
-# Seconds that a server has before one behind it in the list, which has answered, takes its place.
+# Seconds that a server has to answer before a later server in the list, which has answered, takes its place.
 _HEAD_START = 1.0
 # Seconds for the first answer after that.
 _PATIENCE = 2.0
 
 
 async def reachable_first(servers: Sequence[ICEServer]) -> list[ICEServer]:
-    """Return the servers, with one TURN URL, the first that answers; without any if none does.
+    """Return the servers with one TURN URL: the first that answers, or none if none does.
 
-    A single one is not asked: aiortc does so.
+    A single URL is not checked: aiortc does that.
     """
     found = [(server, url) for server in servers for url in server.urls if url.startswith("turn")]
     if len(found) < 2:
@@ -36,7 +36,7 @@ async def reachable_first(servers: Sequence[ICEServer]) -> list[ICEServer]:
 
 
 async def _first_that_answers(urls: Sequence[str]) -> int | None:
-    """Ask all at once; return the number of the first that answers, None if none does."""
+    """Ask all servers at once; return the index of the first that answers, None if none does."""
     questions = Scope()
     asked = [asyncio.create_task(_answers(url, questions)) for url in urls]
     head_start = asyncio.create_task(asyncio.sleep(_HEAD_START))
@@ -58,7 +58,7 @@ async def _first_that_answers(urls: Sequence[str]) -> int | None:
 
 
 async def _answers(url: str, questions: Scope) -> bool:
-    """Ask for an address without a password, and tell whether the server says anything."""
+    """Ask for an address without a password; return whether the server answers at all."""
     questions.enter()
     match = _TURN_URL.fullmatch(url)
     if match is None:
@@ -72,7 +72,7 @@ async def _answers(url: str, questions: Scope) -> bool:
         )
     except stun.TransactionFailed:  # it asks for a password
         return True
-    except Exception:  # noqa: BLE001 - whatever it is, there is no answer
+    except Exception:  # noqa: BLE001 - any failure means no answer
         return False
     given.close()
     return True

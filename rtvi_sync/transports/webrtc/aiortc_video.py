@@ -1,4 +1,4 @@
-"""Pictures on aiortc: the camera and the screen to the bot, and what the bot shows."""
+"""Pictures on aiortc: the camera and the screen to the bot, and the bot's pictures."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ logger: logging.Logger = package_logger(__name__)
 
 _CLOCK_HZ = 90_000
 _TIME_BASE = fractions.Fraction(1, _CLOCK_HZ)
-# A time stamp that is later by more, in seconds, is of another clock.
+# A time stamp that is later by more than this, in seconds, is of another clock.
 _LONGEST_PAUSE = 86_400
 # Where aiortc keeps the encoder of a sender, which it makes with the first picture.
 _ENCODER = "_RTCRtpSender__encoder"
 
-# aiortc's packets of pictures are larger than the smallest MTU of IPv6, which is that of many VPNs. This leaves room
+# aiortc's packets of pictures are larger than the smallest MTU of IPv6, which many VPNs have. This leaves room
 # for the headers of RTP with its extensions, SRTP, UDP and IPv6.
 _codec: Any
 for _codec in (h264, vpx):
@@ -36,9 +36,9 @@ for _codec in (h264, vpx):
 
 
 class PictureTrack(MediaStreamTrack):
-    """The camera or the screen: sends a picture when it gets one, and nothing else.
+    """The camera or the screen. The track sends each picture that it gets, and nothing else.
 
-    A track is there from the beginning, because the bot looks at none that is added later.
+    A track exists from the start, because the bot ignores later ones.
     """
 
     kind = "video"
@@ -55,10 +55,10 @@ class PictureTrack(MediaStreamTrack):
         """Send a picture. Called on the loop.
 
         Args:
-            picture: of PyAV.
-            timestamp: when it was captured, in monotonic seconds.
-            encoded: will be True when aiortc has encoded it, so that the next one need not wait and is the newest, or
-                False if the track has ended, or a newer one has come.
+            picture: picture of PyAV.
+            timestamp: time of the capture, in monotonic seconds.
+            encoded: set to True when aiortc has encoded the picture, so that the caller can send its newest one; to
+                False if the track has ended, or a newer picture has replaced it.
         """
         self._drop()
         picture.pts, picture.time_base = self._stamp(timestamp), _TIME_BASE
@@ -96,7 +96,7 @@ class PictureTrack(MediaStreamTrack):
             self._next = None
 
     def stop(self) -> None:
-        """End the track, and wake what waits for it."""
+        """End the track, and wake the threads that wait for it."""
         super().stop()
         self._resolve_encoded()
         self._drop()
@@ -107,7 +107,7 @@ class LimitedEncoder(vpx.Vp8Encoder):
     """aiortc's encoder of VP8, with a limit of its bit rate other than 1.5 Mbit/s.
 
     Args:
-        limit: bits per second. The bot, which reports what it receives, may ask for less.
+        limit: bits per second. The bot may ask for less, by its reports.
     """
 
     def __init__(self, limit: int) -> None:
@@ -117,7 +117,7 @@ class LimitedEncoder(vpx.Vp8Encoder):
 
     @property
     def target_bitrate(self) -> int:
-        """Return the bit rate to be sent."""
+        """The bit rate to be sent."""
         return self._Vp8Encoder__target_bitrate
 
     @target_bitrate.setter
@@ -152,8 +152,8 @@ def picture_of(frame: VideoFrame, size: tuple[int, int] | None = None) -> Any:
 def converted(picture: Any, pixel_format: str, **size: int) -> Any:
     """Return a picture in another format, and of another size (`width` and `height`).
 
-    On one thread: PyAV keeps a converter for each thread that has used one, and if that has threads of its own, a child
-    that is forked hangs in `os.fork()`, where Python 3.12 releases what other threads had.
+    Call it on one thread only: PyAV keeps a converter for each thread that has used one. If a converter has threads of
+    its own, a forked child hangs in `os.fork()`, where Python 3.12 releases the data of other threads.
     """
     return picture.reformat(format=pixel_format, threads=1, **size)
 
@@ -161,9 +161,9 @@ def converted(picture: Any, pixel_format: str, **size: int) -> Any:
 async def read_pictures(
     track: MediaStreamTrack, on_video: Callable[[VideoFrame], None], wanted: Callable[[], bool]
 ) -> None:
-    """Hand on the pictures of the bot, until its track ends; one that is not read is not converted.
+    """Pass on the bot's pictures, until its track ends. Pictures that no one reads are not converted.
 
-    The newest wins: while one is converted, later ones replace each other, because aiortc's queue has no bound.
+    The newest wins: during a conversion later pictures replace each other, because aiortc's queue has no bound.
     """
     loop = asyncio.get_running_loop()
     newest: list[Any] = []  # the next picture, if there is one
@@ -174,7 +174,7 @@ async def read_pictures(
         while newest:
             try:
                 on_video(await loop.run_in_executor(None, _frame_of, newest.pop()))
-            except Exception:  # such as no thread, or no memory: the next picture may come through
+            except Exception:  # such as no thread, or no memory: the next picture may pass
                 if not failed:
                     logger.exception("A picture of the bot could not be handed on; later ones are not reported")
                 failed = True

@@ -24,19 +24,19 @@ logger: logging.Logger = package_logger(__name__)
 
 # Pipecat counts a client as gone that has pinged and is silent for 3 s.
 _PING_INTERVAL = 1.0
-# A message after more seconds than these without a ping comes behind one: if this process was stopped, the bot would
-# keep the message and never read it.
+# If the last ping is older than this many seconds, a message is sent behind a new one. After a stop of this process the
+# bot would otherwise keep the message and never read it.
 _PING_OVERDUE = 2.0
-# So does one by which there are more characters than these: over a slow line they may take so long that the bot counts
-# the client as gone, though the pings of the timer wait behind them. One of `_MAX_MESSAGE` needs 0.7 Mbit/s.
+# A ping also goes first after this many characters: over a slow line they may take so long that the bot counts the
+# client as gone, while the timer's pings wait behind them. One message of `_MAX_MESSAGE` needs 0.7 Mbit/s.
 _PING_EVERY = 32_768
-# A bot that runs sends an RTCP packet each second or so. One that was stopped for 6 s came back unharmed.
+# A running bot sends about one RTCP packet a second. A bot that was stopped for 6 s has recovered unharmed.
 SILENCE_LIMIT = 10.0
-# Messages that wait for a bot that takes none, in bytes, or for the client to be told that it is connected, in memory.
+# Bytes of messages that may wait: for a bot that takes none, or in memory until the client is connected.
 _MAX_WAITING = 16 * 1024 * 1024
-# The largest message that a bot may send, in bytes: what the offer of aiortc says (those before 1.16 say less).
+# The largest message that a bot may send, in bytes: the size in aiortc's offer (versions before 1.16 offer less).
 _MAX_MESSAGE = 262_144
-# Seconds until a closing connection is left to its loop: of all, and beyond the polite ones.
+# Seconds after which a closing connection is left to its loop: in all, and beyond the polite ones.
 _CLOSE_TIMEOUT = 1.5
 _IMPOLITE_TIMEOUT = 0.3
 
@@ -44,16 +44,16 @@ _IMPOLITE_TIMEOUT = 0.3
 class WebRTCConnection:
     """A connection to one bot.
 
-    Any thread may call its methods; what it calls, it calls on the loop's thread.
+    Any thread may call its methods. It calls its callbacks on the loop's thread.
 
     Args:
-        loop: of the process; the connection is one of its users.
+        loop: the loop of the process; the connection is one of its users.
         make_peer: makes the connection of a library, with its events.
         on_message: takes a message of the bot.
-        on_audio, on_video, wants_video: see `PeerEvents`.
+        on_audio, on_video, wants_video: as in `PeerEvents`.
         tracks_on: returns which of microphone, camera and screen are on.
-        on_closed: told once how the connection has ended, unless `close()` has ended it.
-        on_renegotiate: the bot asks for another offer.
+        on_closed: called once with the end of the connection, unless `close()` has ended it.
+        on_renegotiate: called when the bot asks for another offer.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class WebRTCConnection:
         self._tracks_on = tracks_on
         self._is_open = False
         self._info: CloseInfo | None = None
-        # Of these two a race costs a ping more, or one message that is not counted.
+        # A race on these two costs one more ping, or leaves one message uncounted.
         self._pinged = 0.0  # by the clock that also counts while the machine sleeps
         self._sent_since = 0  # characters
         # Guards the change of these two from None or False. Any thread may hold it, for an assignment; re-entrant,
@@ -106,13 +106,13 @@ class WebRTCConnection:
 
     @property
     def info(self) -> CloseInfo | None:
-        """How the connection has ended; None while it has not."""
+        """The end of the connection; None while it is open."""
         return self._info
 
     # -- sending: any thread ------------------------------------------------------------------------------------------
 
     def opened(self) -> None:
-        """Begin to send: the data channel is open."""
+        """Start sending: the data channel is open."""
         self._is_open = True
         self._loop.call(self._tick)
 
@@ -124,7 +124,7 @@ class WebRTCConnection:
         """
         self.check_open()
         if self.peer.bytes_waiting > _MAX_WAITING:
-            self._end("it takes no messages any more; send less, or see the bot's log")
+            self._end("the bot takes no messages, and too many wait. Send less, or see the bot's log")
             self.check_open()
         is_much = self._sent_since > 0 and self._sent_since + len(text) > _PING_EVERY
         if is_much or not 0 <= wall_time() - self._pinged < _PING_OVERDUE:
@@ -157,7 +157,7 @@ class WebRTCConnection:
     # -- receiving: on the loop's thread ------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to hand on messages, first those that have come already. Any thread."""
+        """Start passing messages on, first those that have arrived already. Any thread."""
         self._loop.call(self._start)
 
     def _start(self) -> None:
@@ -172,8 +172,8 @@ class WebRTCConnection:
         size = len(text if isinstance(text, bytes) else text.encode())
         if size > _MAX_MESSAGE:
             self._end(
-                f"the bot has sent a message of {size} bytes, of which {_MAX_MESSAGE} are taken over WebRTC; let it "
-                "send less, or in parts"
+                f"the bot has sent a message of {size} bytes; WebRTC carries at most {_MAX_MESSAGE}. Let it send less, "
+                "or in parts"
             )
             return
         kind = _signalled(text)
@@ -192,7 +192,7 @@ class WebRTCConnection:
             self._on_renegotiate()
 
     def _until_closing(self, take: Callable[..., None]) -> Callable[..., None]:
-        """Return what calls `take` until the connection is closed here: the next session may use its receiver."""
+        """Return a function that calls `take` until the connection is closed: the next session may use its receiver."""
 
         def take_if_wanted(*args: Any) -> None:
             if not self._closing:
@@ -201,7 +201,7 @@ class WebRTCConnection:
         return take_if_wanted
 
     def _lost(self, reason: str) -> None:
-        """Take the end of the connection. In good order a bot says before that it leaves."""
+        """Take the end of the connection. A bot that ends it properly has announced that it leaves."""
         self._end("" if self._bot_left else reason)
 
     def _end(self, reason: str) -> None:
@@ -237,10 +237,10 @@ class WebRTCConnection:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def close(self, polite: float) -> int:
-        """End the connection; after the return nothing is called any more.
+        """End the connection. No callback is called after the return.
 
         Args:
-            polite: seconds in which the messages that wait may be sent.
+            polite: seconds in which the queued messages may be sent.
 
         Returns:
             The bytes of the messages that were not sent.

@@ -1,21 +1,21 @@
-"""The order of the packets of a voice, and which of them are lost."""
+"""The order of a voice's packets, and the detection of lost ones."""
 
 from __future__ import annotations
 
 from typing import Final
 
-# A packet is given up when one has come that is this much later: after 80 ms, with packets of 20 ms.
+# A packet counts as lost once one arrives that is this many later: after 80 ms, with packets of 20 ms.
 DEPTH: Final = 3
-# After more missing packets than these the network was gone, or the bot has sent nothing: 1 s that is not made up.
+# After more missing packets than this (1 s), the network was down or the bot sent nothing: the gap is not filled.
 _MAX_GAP = 50
 _ROUND = 1 << 16
 
 
 class JitterBuffer:
-    """Puts packets in order, without a clock: a packet is due as soon as those before it have come or are given up.
+    """Puts packets in order, without a clock: a packet is due once all earlier ones have arrived or count as lost.
 
-    So a lost packet delays nothing that is played from a reserve of `DEPTH` packets, and what is received is as long as
-    what was sent.
+    So a lost packet does not delay audio that is played from a reserve of `DEPTH` packets, and the received audio is as
+    long as the sent audio.
     """
 
     def __init__(self) -> None:
@@ -26,8 +26,8 @@ class JitterBuffer:
     def add(self, sender: int, sequence: int, payload: bytes) -> list[bytes | None]:
         """Take a packet; return the payloads that are due, with None for each that is lost.
 
-        A packet behind the one that is due is late, however far: a sender that begins again does so under another
-        number (SSRC), because SRTP drops what has an old place in the sequence.
+        A packet behind the one that is due is late, however far. A sender that starts again uses another number (SSRC),
+        because SRTP drops packets with an old place in the sequence.
         """
         due: list[bytes | None] = []
         ahead = (sequence - self._next + _ROUND // 2) % _ROUND - _ROUND // 2
@@ -40,7 +40,7 @@ class JitterBuffer:
         return due + self._due(DEPTH)
 
     def _due(self, depth: int) -> list[bytes | None]:
-        """Take what is due if a packet is given up once one has come that is `depth` later."""
+        """Take the due payloads. A packet counts as lost once one has arrived that is `depth` later."""
         due: list[bytes | None] = []
         while self._waiting:
             found = self._waiting.pop(self._next, None)

@@ -1,6 +1,6 @@
 """Opus by the libopus that PyAV brings along.
 
-PyAV itself hides what matters here: concealment of lost packets, mono, and other rates than 48 kHz.
+PyAV itself offers no concealment of lost packets, no mono, and no rates other than 48 kHz.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any, Final
 RATES: Final = (8000, 12000, 16000, 24000, 48000)
 FRAMES_PER_SECOND: Final = 50
 
-# Not that for voices (2048), which models the voice and not its samples: it takes three times as long to encode, and
-# what is decoded correlates with speech by 0.95. This one reaches 0.996, at the bit rates below.
+# Not the mode for voices (2048), which models the voice and not its samples: it takes three times as long to encode,
+# and its output correlates with speech by 0.95. This mode reaches 0.996, at the bit rates below.
 _APPLICATION_AUDIO = 2049
 _SET_BITRATE, _SET_COMPLEXITY = 4002, 4010
 # 5 of 10: a third less work than 10, and no difference that a bot hears.
@@ -72,7 +72,7 @@ class Encoder:
 
     Args:
         rate_hz: one of `RATES`.
-        bitrate: bits per second; None: what speech needs at this rate.
+        bitrate: bits per second. None: a rate that suits speech at this sample rate.
 
     Raises:
         RuntimeError: libopus is not found.
@@ -118,7 +118,7 @@ class Decoder:
         self._samples = rate_hz // FRAMES_PER_SECOND  # of the last packet
 
     def decode(self, packet: bytes) -> bytes:
-        """Return the samples of a packet; those of a lost one if it is damaged."""
+        """Return the samples of a packet. A damaged packet counts as lost."""
         samples = self._decode(packet, self._max_samples, 0) if packet else None
         if samples is None:
             return self.conceal(None)
@@ -129,7 +129,7 @@ class Decoder:
         """Return samples in place of a lost packet.
 
         Args:
-            following: the packet after it, which may hold a copy; None: it is lost, too.
+            following: the packet after it, which may hold a copy of it. None: that packet is lost, too.
         """
         return self._decode(following, self._samples, 1 if following else 0) or bytes(2 * self._samples)
 

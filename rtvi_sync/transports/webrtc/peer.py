@@ -1,4 +1,4 @@
-"""What the transport needs of a WebRTC library: one connection, of which `aiortc_peer` is the only kind so far."""
+"""The connection that the transport needs from a WebRTC library. `aiortc_peer` is the only implementation so far."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...concurrency.future import Future
 from ...media import VideoFrame
 from ...protocol.validation import Rule, integer
 
-AUDIO_BITRATE: Rule = integer(6_000, 510_000)  # what Opus takes
+AUDIO_BITRATE: Rule = integer(6_000, 510_000)  # the rates of Opus
 VIDEO_BITRATE: Rule = integer(50_000, 50_000_000)
 PICTURE_SIZE: Rule = Rule(
     "a pair of integers (width, height), from 16 to 16384 pixels each",
@@ -25,8 +25,8 @@ class ICEServer:
     """A STUN or TURN server.
 
     Attributes:
-        urls: of the server, ``stun:host:port`` or ``turn:host:port?transport=tcp``.
-        username, credential: for TURN.
+        urls: URLs of the server, ``stun:host:port`` or ``turn:host:port?transport=tcp``.
+        username, credential: login for TURN.
     """
 
     urls: tuple[str, ...]
@@ -36,7 +36,7 @@ class ICEServer:
 
 @attrs.frozen(kw_only=True)
 class PictureLimits:
-    """The limits of the camera's pictures, or of the screen's; None: no limit of ours.
+    """The limits of the camera's pictures, or of the screen's; None: no limit.
 
     Attributes:
         bitrate: bits per second.
@@ -49,11 +49,11 @@ class PictureLimits:
 
 @attrs.frozen(kw_only=True)
 class MediaLimits:
-    """The limits of what is sent.
+    """The limits of the media that are sent.
 
     Attributes:
-        audio_bitrate: bits per second; None: what speech needs at its rate.
-        cam, screen: of their pictures.
+        audio_bitrate: bits per second. None: a rate that suits speech at its sample rate.
+        cam, screen: limits of their pictures.
     """
 
     audio_bitrate: int | None = None
@@ -63,15 +63,15 @@ class MediaLimits:
 
 @attrs.frozen(kw_only=True)
 class PeerEvents:
-    """What a peer reports: functions that it calls on one thread of its own. They do not block.
+    """The reports of a peer: functions that it calls on one thread of its own. They do not block.
 
     Attributes:
         on_text: a message arrived on the data channel.
         on_audio: the bot's audio, as `MediaPort.receive_audio()` takes it.
         on_video: an image of the bot.
-        wants_video: whether the bot's images are read; one that is not read need not be decoded.
-        on_closed: the connection has ended, or the bot has closed the data channel; called once. The text says what
-            has happened, as the end of a sentence.
+        wants_video: returns whether the bot's images are read; unread images need not be decoded.
+        on_closed: the connection has ended, or the bot has closed the data channel; called once. The text describes the
+            end, as the last part of a sentence.
     """
 
     on_text: Callable[[str | bytes], None]
@@ -86,13 +86,13 @@ class PeerStats:
     """The counters of a connection.
 
     Attributes:
-        packets_received: of any kind, without those of ICE.
-        bytes_sent, bytes_received: of these packets.
+        packets_received: packets of any kind except ICE.
+        bytes_sent, bytes_received: bytes of these packets.
         audio_unsent: seconds of the user's audio that were dropped, because the loop was late.
         audio_lost: packets of the bot's audio that the network has lost.
-        audio_concealed: seconds of the bot's audio that were lost, or came too late, and were made up.
-        jitter: of the bot's audio, in seconds; None before it has come.
-        round_trip: in seconds; None before it was measured.
+        audio_concealed: seconds of the bot's audio that were lost or late, and replaced by estimated audio.
+        jitter: jitter of the bot's audio, in seconds; None until audio has arrived.
+        round_trip: round trip in seconds; None until it was measured.
     """
 
     packets_received: int = 0
@@ -113,21 +113,21 @@ class Peer(Protocol):
 
     @property
     def step(self) -> str:
-        """Return what has to happen next until the data channel is open, as the object of "waiting for"."""
+        """The next step towards an open data channel, as the object of "waiting for"."""
 
     @property
     def bytes_waiting(self) -> int:
-        """Return how many bytes of messages are not sent yet."""
+        """The number of bytes of messages that are not sent yet."""
 
     def offer(self) -> Future[str]:
-        """Return an SDP offer that has all candidates; once more for each negotiation."""
+        """Return an SDP offer with all candidates. Call it again for each negotiation."""
 
     def accept(self, answer: str, *, short_packets: bool = False) -> Future[None]:
         """Take the SDP answer; done once the data channel is open.
 
-        With `short_packets` the bot takes packets of audio of 10 ms.
-        The future fails with `TransportStartError` if the answer cannot be used, and with `ConnectionError`, which says
-        what has happened, if the connection does not come about.
+        With `short_packets`, packets to the bot hold 10 ms of audio.
+        The future fails with `TransportStartError` if the answer cannot be used, and with `ConnectionError`, whose text
+        describes the failure, if the connection does not open.
         """
 
     def send_text(self, text: str) -> None:
@@ -146,9 +146,9 @@ class Peer(Protocol):
         """Call `done` with the counters, on the thread that calls the events."""
 
     def close(self, polite: float) -> Future[int]:
-        """End the connection; the result is how many bytes of messages were not sent.
+        """End the connection; the result is the number of bytes of messages that were not sent.
 
         Args:
-            polite: seconds in which the messages that wait may be sent, and the bot may close the data channel; 0.0:
+            polite: seconds in which the queued messages may be sent, and the bot may close the data channel; 0.0:
                 end it at once.
         """

@@ -1,4 +1,4 @@
-"""Where a bot takes the offer of a WebRTC connection, what is sent there, and what its answer must have."""
+"""The address for the offer of a WebRTC connection, the offer's request, and the checks of its answer."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from .peer import ICEServer
 
 logger: logging.Logger = package_logger(__name__)
 
-# What RFC 8841 says of an answer that does not say it.
+# The default of RFC 8841 for an answer without this attribute.
 _DEFAULT_MAX_MESSAGE_SIZE = 65536
 # aiortc and aioice take time that grows with the square of these numbers, on the thread of all connections.
 _MAX_CHARACTERS = 100_000
 _MAX_LINES = 1000
 _MAX_CANDIDATES = 100
-# Characters of a candidate that are shown: the description may be the server's.
+# Characters of a candidate to show: the description may be the server's.
 _MAX_SHOWN = 80
 # A session uses the first STUN server and the first TURN server that answers; each URL costs aiortc time there, too.
 _MAX_ICE_URLS = 20
-# What aiortc takes: names and IPv4 addresses.
+# The URLs that aiortc takes: names and IPv4 addresses.
 _ICE_URL = re.compile(r"(?:stuns?:[\w.-]+(?::(\d{1,5}))?|turns?:[\w.-]+(?::(\d{1,5}))?(?:\?transport=(?:udp|tcp))?)")
-# Of these aiortc takes no notice: STUN over TLS, and TURN over DTLS.
+# aiortc ignores these URLs: STUN over TLS, and TURN over DTLS.
 _UNUSABLE_ICE_URL = re.compile(r"stuns:.*|turns:.*\?transport=udp")
 # The headers of an offer that a server must not choose. A web page may not set them either (the "forbidden request
-# headers" of the Fetch standard), but for a few: Authorization, and what names another host to a reverse proxy, could
-# turn the offer into a request for a service beside the bot's; the content is the client's own.
+# headers" of the Fetch standard), with a few exceptions. Authorization, or another host's name for a reverse proxy,
+# could turn the offer into a request for a service beside the bot's. The content is the client's own.
 _NOT_BY_SERVER = re.compile(
     r"(?i)accept-(?:charset|encoding)|access-control-.*|authorization|connection|content-.*|cookie2?|date|dnt|expect|"
     r"(?:x-)?forwarded.*|host|keep-alive|origin|proxy-.*|referer|sec-.*|set-cookie2?|te|trailer|transfer-encoding|"
@@ -51,13 +51,13 @@ _PARAMS_KEYS = ("webrtc_request_params", "webrtcRequestParams")
 
 @attrs.frozen(kw_only=True)
 class Target:
-    """Where the offer goes.
+    """The destination of the offer.
 
     Attributes:
-        url: takes the offer by POST.
-        headers: of the request.
-        request_data: for the bot; None: nothing.
-        ice_servers: that the server has named.
+        url: the URL that takes the offer by POST.
+        headers: headers of the request.
+        request_data: data for the bot; None: no data.
+        ice_servers: ICE servers that the server has named.
     """
 
     url: str = attrs.field(repr=False)
@@ -74,14 +74,14 @@ def target_of(
     source: str,
     allowed: Collection[Origin] = (),
 ) -> Target:
-    """Return where the offer goes.
+    """Return the destination of the offer.
 
     Args:
-        bundle: what the start endpoint answered, or `connect()` was given.
-        url: of the transport's own; None: that of the bundle.
-        headers: of the transport's own; they take precedence.
+        bundle: the start endpoint's answer, or the argument of `connect()`.
+        url: the transport's own URL; None: the URL in the bundle.
+        headers: the transport's own headers; they take precedence.
         start: the request that the bundle answers, if there was one.
-        source: of the bundle, for error texts.
+        source: the sender of the bundle, for error texts.
         allowed: origins to which a server may send the offer, other than its own.
 
     Raises:
@@ -119,7 +119,7 @@ def check_offer_url(url: str) -> SplitResult:
     """Return the parts of the URL that takes the offer, normalized.
 
     Raises:
-        InvalidTransportParamsError: it is none.
+        InvalidTransportParamsError: the URL is not valid.
     """
     parts = parse_url(url, "http", "https")
     if parts is None:
@@ -133,7 +133,7 @@ def checked_origins(urls: Iterable[str]) -> frozenset[Origin]:
     """Return the origins in the option `allowed_origins`.
 
     Raises:
-        InvalidTransportParamsError: one of them is none.
+        InvalidTransportParamsError: an origin is not valid.
     """
     found = set()
     for url in urls:
@@ -152,8 +152,8 @@ def _named_by_server(url: str, start: StartRequest, source: str, allowed: Collec
     """Return the URL for the offer that a start endpoint has named, normalized.
 
     Raises:
-        InvalidTransportParamsError: it is none, that of another server, which is not allowed, or has a user and
-            password.
+        InvalidTransportParamsError: the URL is not valid, has a user and password, or leads to another server that is
+            not allowed.
     """
     parts = reachable(check_offer_url(url), start)
     check_no_login(parts, source)
@@ -185,7 +185,7 @@ def check_encrypted(url: str) -> None:
     """Check the URL that a start endpoint has named over https.
 
     Raises:
-        InvalidTransportParamsError: what goes there is not encrypted.
+        InvalidTransportParamsError: the offer would not be encrypted.
     """
     if url.lower().startswith("http:"):
         raise InvalidTransportParamsError(
@@ -200,7 +200,7 @@ def _first(mapping: Mapping[str, Any], keys: Iterable[str], kind: type) -> Any:
 
 
 def _offer_url(start_url: str, session: str) -> str:
-    """Return where Pipecat's runner and Pipecat Cloud take the offer of a session that they have started."""
+    """Return the address at which Pipecat's runner and Pipecat Cloud take the offer of a session that they started."""
     parts = urlsplit(start_url)
     path = parts.path.rstrip("/").removesuffix("/start")
     return parts._replace(path=f"{path}/sessions/{quote(session, safe='')}/api/offer", query="", fragment="").geturl()
@@ -210,12 +210,12 @@ def ice_servers(servers: Any, *, by_server: bool = False) -> tuple[ICEServer, ..
     """Return STUN and TURN servers in the form of browsers: URLs, or mappings with ``urls``.
 
     Args:
-        servers: as they were given.
-        by_server: by the server, not by the application: URLs that cannot be used, or are too many, are left out, with
-            one warning.
+        servers: the servers, as given.
+        by_server: True if the server named them, not the application. URLs that cannot be used, or are too many, are
+            then left out, with one warning.
 
     Raises:
-        TypeError, ValueError: one of them is no such server. The text does not repeat user and password.
+        TypeError, ValueError: an item is not valid. The text does not repeat user and password.
     """
     if isinstance(servers, (str, bytes, Mapping)) or not isinstance(servers, Iterable):
         raise TypeError(f"ice_servers must be a list of URLs or mappings, not {type(servers).__name__}")
@@ -231,7 +231,7 @@ def ice_servers(servers: Any, *, by_server: bool = False) -> tuple[ICEServer, ..
             if fault is None and len(urls) == room:
                 fault = f"at most {_MAX_ICE_URLS} are used"
                 if not by_server:
-                    raise ValueError(f"ice_servers has too many URLs: {fault}. Name those of one or two servers")
+                    raise ValueError(f"ice_servers has too many URLs: {fault}. Name one or two servers")
             if fault is None:
                 urls.append(url)
             else:
@@ -251,7 +251,7 @@ def _shown(url: str) -> str:
 
 
 def _fault_of(url: str) -> str | None:
-    """Return why the URL of an ICE server cannot be used; None: it can."""
+    """Return why the URL of an ICE server cannot be used; None if it can."""
     if _UNUSABLE_ICE_URL.fullmatch(url):
         return "STUN over TLS and TURN over DTLS are not supported; use 'stun:', or 'turns:' over TCP"
     found = _ICE_URL.fullmatch(url)
@@ -279,7 +279,7 @@ def _ice_server(server: Any) -> ICEServer:
 
 
 def offer_body(sdp: str, pc_id: str | None, request_data: Any) -> bytes:
-    """Return the request that has an offer; `pc_id` is that of the answer if one connection is negotiated again."""
+    """Return the request with an offer. To negotiate a connection again, pass the `pc_id` of its first answer."""
     body = {"sdp": sdp, "type": "offer", "pc_id": pc_id, "restart_pc": False}
     # Pipecat's server ignores the spelling of its JavaScript client, `requestData`.
     return to_json({**body, **({"request_data": request_data} if request_data is not None else {})})
@@ -292,7 +292,7 @@ class OfferAnswer:
     Attributes:
         sdp: the session description.
         pc_id: the server's name for the connection.
-        max_message_size: largest message that it takes, in bytes; `sys.maxsize` if it takes any.
+        max_message_size: largest message that the server takes, in bytes; `sys.maxsize` without a limit.
     """
 
     sdp: str = attrs.field(repr=False)
@@ -301,9 +301,9 @@ class OfferAnswer:
 
     @property
     def takes_short_packets(self) -> bool:
-        """Return whether packets of audio may be shorter than 20 ms.
+        """True if packets of audio may be shorter than 20 ms.
 
-        aiortc up to 1.11 hears nothing in them. All versions up to 1.15 have this size, and no other mark.
+        aiortc up to 1.11 hears nothing in them. All versions up to 1.15 have this size, and no other distinction.
         """
         return self.max_message_size > _DEFAULT_MAX_MESSAGE_SIZE
 
@@ -312,11 +312,11 @@ def answer_of(document: Any, where: str) -> OfferAnswer:
     """Return the answer in a JSON document.
 
     Args:
-        document: what the server answered.
-        where: its URL, without secrets.
+        document: the server's answer.
+        where: the server's URL, without secrets.
 
     Raises:
-        TransportStartError: it is no answer, or one by which there would be no conversation.
+        TransportStartError: the document is no answer, or the answer allows no conversation.
     """
     sdp = document.get("sdp") if isinstance(document, Mapping) else None
     if not isinstance(sdp, str):
@@ -325,24 +325,22 @@ def answer_of(document: Any, where: str) -> OfferAnswer:
         )
     if len(sdp) > _MAX_CHARACTERS:
         raise TransportStartError(
-            f"{where} has sent an answer of {len(sdp)} characters, of which at most {_MAX_CHARACTERS} are read. See "
-            "what writes it"
+            f"{where} answered with {len(sdp)} characters; at most {_MAX_CHARACTERS} are read. Check the server that "
+            "writes the answer"
         )
     lines = sdp.splitlines()
     addresses = {line for line in lines if line.startswith("a=candidate:")}  # each medium may repeat them
     if len(lines) > _MAX_LINES or len(addresses) > _MAX_CANDIDATES:
         raise TransportStartError(
-            f"{where} has sent an answer of {len(lines)} lines with {len(addresses)} addresses of the bot, of which "
-            f"at most {_MAX_LINES} and {_MAX_CANDIDATES} are read. See what writes it"
+            f"{where} answered with {len(lines)} lines and {len(addresses)} addresses of the bot; at most "
+            f"{_MAX_LINES} and {_MAX_CANDIDATES} are read. Check the server that writes the answer"
         )
     ports = dict(re.findall(r"(?m)^m=(\w+) (\d+)", sdp))
     if not ports:
-        raise TransportStartError(
-            f"{where} has not understood the offer: its answer has no media. See the server's log"
-        )
+        raise TransportStartError(f"{where} answered the offer without media. See the server's log")
     if ports.get("audio", "0") == "0":
         raise TransportStartError(
-            f"{where} has refused the audio of this connection. See that the bot's transport has audio, and Opus"
+            f"{where} has refused the audio of this connection. Check that the bot's transport has audio, and Opus"
         )
     if ports.get("application", "0") == "0":
         raise TransportStartError(f"{where} has refused the data channel, which carries RTVI. See the server's log")
@@ -351,7 +349,7 @@ def answer_of(document: Any, where: str) -> OfferAnswer:
             f"{where} has answered without an address of the bot: its machine may have no network but loopback"
         )
     if not re.search(r"(?m)^a=fingerprint:", sdp):  # aiortc would wait for ever
-        raise TransportStartError(f"{where} has answered without a fingerprint, by which a bot is known. See its log")
+        raise TransportStartError(f"{where} answered without a fingerprint, which WebRTC needs. See the server's log")
     size = re.search(r"(?m)^a=max-message-size:(\d{1,15})", sdp)  # int() refuses 5000 digits
     pc_id = document.get("pc_id")
     return OfferAnswer(
@@ -374,12 +372,12 @@ def message(content: Mapping[str, Any]) -> str:
 
 
 def track_status(receiver: int, *, enabled: bool) -> str:
-    """Return the message by which the bot knows that a track is on or off: 0 microphone, 1 camera, 2 screen."""
+    """Return the message that tells the bot whether a track is on: 0 microphone, 1 camera, 2 screen."""
     return message({"type": "trackStatus", "receiver_index": receiver, "enabled": enabled})
 
 
 def signalled(document: Any) -> str | None:
-    """Return the type of a signalling message ("renegotiate", "peerLeft"); None if `document` is none."""
+    """Return the type of a signalling message ("renegotiate", "peerLeft"); None for any other document."""
     if not isinstance(document, Mapping) or document.get("type") != "signalling":
         return None
     content = document.get("message")

@@ -299,7 +299,7 @@ def bundles() -> Iterator[Situation]:
         "answer: another scheme",
         lambda rig: rig.connect(rig.endpoint("200 OK", {"ws_url": f"https://x/?token={SECRET}"}) + "/api"),
         InvalidTransportParamsError,
-        (where, "answered with an unusable ws_url", "has to begin with ws:// or wss://", "'https://x/'"),
+        (where, "answered with an unusable ws_url", "must start with ws:// or wss://", "'https://x/'"),
     )
     yield Situation(
         "answer: 204",

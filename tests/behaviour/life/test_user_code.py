@@ -218,7 +218,7 @@ def interrupting(fault: Fault, _: EmbeddedBot) -> Scene:
     def act() -> None:
         transport_of(client).options.on_interruption()
 
-    return Scene(client, act, says="could not drop what the bot said")
+    return Scene(client, act, says="could not drop the bot's audio")
 
 
 def sending(fault: Fault, _: EmbeddedBot) -> Scene:

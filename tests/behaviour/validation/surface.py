@@ -9,6 +9,7 @@ from types import ModuleType
 
 import rtvi_sync
 import rtvi_sync.cli
+import rtvi_sync.django
 import rtvi_sync.flask
 import rtvi_sync.media
 import rtvi_sync.media.convert
@@ -29,6 +30,7 @@ MODULES = (
     rtvi_sync.testing.faults,
     rtvi_sync.testing.scenarios,
     rtvi_sync.signals,
+    rtvi_sync.django,
     rtvi_sync.flask,
     rtvi_sync.notebook,
     rtvi_sync.otel,

@@ -11,6 +11,7 @@ from typing import Any
 
 from rtvi_sync import RTVIClient, WebSocketTransport
 from rtvi_sync.cli import run_program
+from rtvi_sync.django import RTVIVoice
 from rtvi_sync.flask import RTVIBlueprint
 from rtvi_sync.media import (
     AudioTrack,
@@ -88,6 +89,7 @@ NOT_DIRECTION = (5, "client", ["to_client"])
 NOT_SIZE = (*NOT_INTEGER, 0, -1)
 JUDGE = scenarios.ChatJudge("http://127.0.0.1:9/v1", "m", timeout=5)
 BLUEPRINT = RTVIBlueprint(lambda _: RTVIClient())
+VOICE = RTVIVoice(lambda _: RTVIClient())
 
 
 def _set_on_measurement(targets: Targets) -> Callable[..., None]:
@@ -459,6 +461,7 @@ TABLE: dict[str, Call] = {
         RTVIBlueprint,
         {"make_client": print},
         make_client=(*NOT_FUNCTION, None),
+        voice=(*NOT_BOOL, None),
         name=NOT_NAME,
         connect=(*NOT_FUNCTION, None),
         events=(5, None, "botReady", *([event] for event in NOT_EVENT)),
@@ -475,6 +478,22 @@ TABLE: dict[str, Call] = {
     "RTVIBlueprint.end_streams_on": construct(
         BLUEPRINT.end_streams_on, signal_number=(None, "SIGTERM", -1, 10**6, 1.5)
     ),
+    "RTVIVoice": construct(
+        RTVIVoice,
+        {"make_client": print},
+        make_client=(*NOT_FUNCTION, None),
+        name=NOT_NAME,
+        connect=(*NOT_FUNCTION, None),
+        events=(5, None, "botReady", *([event] for event in NOT_EVENT)),
+        leave_timeout=(*NOT_SECONDS, None, 0.001),
+        idle_timeout=(*NOT_SECONDS, None),
+        start_timeout=(*NOT_SECONDS, None),
+        max_sessions=NOT_COUNT,
+        max_pages=NOT_COUNT,
+        max_events=NOT_COUNT,
+    ),
+    "RTVIVoice.close": construct(VOICE.close, timeout=(*NOT_WAIT, None)),
+    "RTVIVoice.end_pages_on": construct(VOICE.end_pages_on, signal_number=(None, "SIGTERM", -1, 10**6, 1.5)),
     "Conversation": construct(
         Conversation, {"client": RTVIClient()}, client=(5, None, RTVIClient), keep=(*NOT_SECONDS, None)
     ),

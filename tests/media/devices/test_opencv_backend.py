@@ -168,7 +168,7 @@ def test_a_camera_that_is_unplugged(machine):
     camera = open_camera()
     camera.read()
     node.unlink()
-    with pytest.raises(DeviceError, match="'HD Webcam' gives no picture: it is not there any more") as caught:
+    with pytest.raises(DeviceError, match="'HD Webcam' gives no picture: it is no longer connected") as caught:
         camera.read()
     assert caught.value.type == "not-found"
 

@@ -61,6 +61,23 @@ def test_the_default_limit() -> None:
     assert match.reason == "no matching llm_response came within 10000 ms"
 
 
+def test_why_nothing_came() -> None:
+    """The reason of a timeout tells what was taken before, passed over, or asked not to come."""
+    rig = sent(event(1, STARTED), written(1), called(1, "look"), written(2, "Hi"), speaks=True)
+    _, _, taken = rig.match(expected("function_call", calls=["look"]), *[expected("llm_response")] * 2)
+    assert taken.reason.endswith(
+        "within 10000 ms; an earlier expectation has taken the one that came: put the conditions of both into one"
+    )
+    (passed_over,) = rig.match(expected("bot_started_speaking"))
+    assert "; one came before what an earlier expectation has taken: 'check_from: turn_start'" in passed_over.reason
+    (silent,) = sent(written(1, "Hi")).match(expected("bot_started_speaking"))
+    assert silent.reason.endswith("; the bot is asked for no voice, because the modality of 'judge' is text")
+    (mute,) = sent(written(1, "Hi"), speaks=True).match(expected("bot_started_speaking"))
+    assert mute.reason.endswith("within 10000 ms")
+    (phone,) = sent(tells_model=False).match(expected("bot_started_speaking"))
+    assert phone.reason.endswith("within 10000 ms")
+
+
 def test_what_ends_a_turn() -> None:
     """After a timeout or the end of the call the other expectations are not tried; after other failures they are."""
     rig = sent(written(1, "Hi"), ends_at=2)
@@ -326,7 +343,7 @@ def test_a_no_waits_for_the_rest() -> None:
     assert kinds(rig.match(expected("llm_response", eval="It greets"))) == ["passed"]
     rig = sent(written(1, "Hm."), written(3.1, "Hello!"), verdicts=["no"])
     (match,) = rig.match(expected("llm_response", eval="It greets"))
-    assert (match.kind, match.reason, rig.now) == ("judge_no", "the judge said no: so it is", 3)
+    assert (match.kind, match.reason, rig.now) == ("judge_no", "the judge said no to 'Hm.': so it is", 3)
     rig = sent(event(0.5, STARTED), written(1, "Hm."), written(6, "Hello!"), verdicts=["no", "yes"])
     assert kinds(rig.match(expected("llm_response", eval="It greets"))) == ["passed"]
     rig = sent(written(1, "Hm."), ends_at=2, verdicts=["no"])
@@ -343,7 +360,7 @@ def test_calls_are_judged_one_by_one() -> None:
     """Each call that is matched; "continue" is a no, because a call has no rest."""
     rig = sent(called(1, "a", {"x": 1}), called(2, "b"), verdicts=["yes", "continue"])
     (match,) = rig.match(expected("function_call", calls=["a", "b"], eval="It is safe"))
-    assert match.kind == "judge_no"
+    assert (match.kind, match.reason) == ("judge_no", "the judge said continue to b(): so it is")
     assert [ask.answer for ask in rig.asked] == ['a({"x": 1})', "b({})"]
     assert rig.asked[0].call == ("a", {"x": 1})
 

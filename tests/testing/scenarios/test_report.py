@@ -115,6 +115,9 @@ def test_the_report() -> None:
     assert PASSED.report(verbose=True).splitlines()[2] == "    PASS         0 llm_response 'Hi'"
     assert "FAIL         1 llm_response: because of failed [timeout]" in str(FAILED)
     assert str(NOT_JUDGED).startswith("NOT JUDGED   file/case")
+    match = ExpectationResult(index=0, event_name="llm_response", verdict="not_judged", reason="no judge", matched="Hi")
+    told = str(result(ScenarioTurnResult(index=0, verdict="not_judged", expectations=[match])))
+    assert told.splitlines()[-1] == "    NOT JUDGED   0 llm_response 'Hi': no judge"
     assert str(NOT_RUN).splitlines()[1:] == ["  use the eval route", "  turn 0: not run"]
     assert "the session: refused [connect_failed]" in str(NOT_CONNECTED)
 
@@ -165,9 +168,14 @@ def test_what_a_bot_may_say() -> None:
 
 
 def test_simulated_ones() -> None:
-    """Metrics are told with their values, and their failures with their kinds."""
+    """Metrics are told with their values, and their failures with their kinds, below what was said."""
     metric = MetricResult(name="latency", verdict="failed", value=2.5, kind="out_of_range", reason="2.5, not at most 1")
-    given = result(metrics=[metric], kind="simulation")
-    assert "FAIL         latency 2.5: 2.5, not at most 1" in str(given)
+    talk = [("user", "Hello"), ("bot", "You said:\nHello")]
+    given = result(metrics=[metric], kind="simulation", conversation=talk)
+    assert str(given).splitlines()[1:] == [
+        "  user  Hello",
+        "  bot   You said: Hello",
+        "  FAIL         latency 2.5: 2.5, not at most 1 [out_of_range]",
+    ]
     assert [(each.kind, each.event_name) for each in given.failures] == [("out_of_range", "latency")]
     assert given.record()["metrics"][0]["value"] == 2.5

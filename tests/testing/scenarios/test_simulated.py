@@ -105,6 +105,16 @@ def test_without_a_judge(bot: EmbeddedBot, tmp_path: Path) -> None:
     assert result.verdict == "not_judged"
 
 
+def test_a_judge_that_fails(bot: EmbeddedBot, tmp_path: Path) -> None:
+    """An error of the judge is told as one, for the goal and for each criterion."""
+    scenario = scenario_of(tmp_path, CALLER + "metrics: [{name: kind, criterion: It is kind}]\n")
+    result = scenario.run(
+        bot.base_url, transport="eval", next_line=say("Hello"), judge=lambda *_: "maybe", timeout=GUARD
+    )
+    assert verdicts(result) == {"success": "error", "kind": "error"}
+    assert all(each.reason.startswith("the judge has failed: TypeError: it must return") for each in result.failures)
+
+
 def test_the_caller_knows_its_persona(bot: EmbeddedBot, tmp_path: Path) -> None:
     """A function of two parameters gets the simulation too; the number of its lines has a limit."""
     seen: list[str] = []

@@ -264,7 +264,7 @@ def test_a_bot_that_answers_ice_no_longer(peer, call, heard, far_loop, monkeypat
     limits.patch(monkeypatch, consent=-1.0)
     until(lambda: heard.ends)
     assert heard.ends == [
-        "the bot does not answer ICE any more: this machine or the bot's is too busy, or the way to it is blocked"
+        "the bot no longer answers ICE: this machine or the bot's is too busy, or the way to it is blocked"
     ]
 
 

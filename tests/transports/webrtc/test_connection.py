@@ -128,7 +128,7 @@ def test_a_message_that_is_too_large(link, log, text, held):
     on_the_loop(link)
     assert log[:-1] == ([] if held else [text])
     assert log[-1].initiator == "network"
-    assert re.fullmatch(r".* message of 26214[56] bytes, of which 262144 .* in parts", str(log[-1].error))
+    assert re.fullmatch(r".* message of 26214[56] bytes; WebRTC carries at most 262144.* in parts", str(log[-1].error))
 
 
 @pytest.mark.parametrize("text", ["", "ä" * 1000, b"x" * 1000], ids=["nothing", "text", "bytes"])

@@ -189,16 +189,16 @@ def test_an_answer_with_many_addresses():
     [
         ([], "without an sdp"),
         ({"sdp": None}, "without an sdp"),
-        ({"sdp": "v=0\r\n"}, "has not understood the offer"),
+        ({"sdp": "v=0\r\n"}, "answered the offer without media"),
         ({"sdp": SDP.replace("m=audio 40000", "m=audio 0")}, "has refused the audio"),
         ({"sdp": SDP.replace("m=application 40000", "m=application 0")}, "has refused the data channel"),
         ({"sdp": SDP.replace("a=candidate", "a=other")}, "without an address of the bot"),
         ({"sdp": SDP.replace("a=fingerprint", "a=other")}, "without a fingerprint"),
         ({"sdp": SDP.replace("m=audio 40000", "m=audio")}, "has refused the audio"),
-        ({"sdp": SDP + addresses(99)}, "with 101 addresses of the bot"),
-        ({"sdp": SDP + addresses(99).replace("\r\n", "\r")}, "with 101 addresses of the bot"),
-        ({"sdp": SDP + "a=rtcp-fb:* nack\r\n" * 994}, "of 1001 lines"),
-        ({"sdp": SDP + "a=group:BUNDLE" + " 0" * 50_000}, "characters, of which at most 100000"),
+        ({"sdp": SDP + addresses(99)}, "and 101 addresses of the bot"),
+        ({"sdp": SDP + addresses(99).replace("\r\n", "\r")}, "and 101 addresses of the bot"),
+        ({"sdp": SDP + "a=rtcp-fb:* nack\r\n" * 994}, "with 1001 lines"),
+        ({"sdp": SDP + "a=group:BUNDLE" + " 0" * 50_000}, "characters; at most 100000"),
     ],
 )
 def test_answers_without_a_conversation(document, text):

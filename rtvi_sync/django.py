@@ -1,0 +1,224 @@
+"""Views of a page that talks with a bot, for Django: the session is kept in the worker, and no database is needed.
+
+    from rtvi_sync.django import RTVIVoice
+
+    def make_client(request):
+        return RTVIClient.for_url("http://localhost:7860", connect_timeout=15)
+
+    voice = RTVIVoice(make_client)
+
+    urlpatterns = [path("bot/", include(voice.urls)), ...]
+
+and in the page's template, with nothing else that the page needs:
+
+    <script type="module" src="/bot/rtvi-voice.js"></script>
+    <rtvi-voice></rtvi-voice>
+
+Each browser user has one session with the bot, shared by all pages of that user. A user is identified only by an
+unguessable id in a signed cookie; no URL names a session. Requests from pages of other origins are refused, so that
+the views need no CSRF token.
+
+    POST /bot/session    start the session, or return the one that exists: {"state": "connecting"}
+    GET  /bot/session    its state
+    GET  /bot/voice      a WebSocket for the audio of both sides, the events, and text
+    GET  /bot/rtvi-voice.js, /bot/rtvi-voice-worklet.js
+
+A page occupies a thread of the web server while it is open. Serve with threads, in one process:
+``gunicorn --worker-class gthread --workers 1 --threads 80``. Django's own server opens no WebSocket.
+docs/guides/flask.md has the messages, the errors, and how to serve it, which is the same for Django.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Final
+
+from .client.client import RTVIClient
+from .errors import MissingExtraError
+from .events import RTVIEvent, event_from
+from .protocol.validation import COUNT, NAME, WAIT, function_taking, iterable
+from .web.files import FILE_HEADERS, PAGE_FILES, page_file
+from .web.refusal import ANSWER_HEADERS, MAX_BODY_BYTES, NO_COOKIE, Refusal, check_origin, object_in
+from .web.relay import DEFAULT_EVENTS, Limits, Relay
+from .web.sessions import SIGNAL, Sessions, has_secret
+
+try:
+    import simple_websocket  # noqa: F401 - so that what is missing is named here
+    from django.db.transaction import non_atomic_requests
+    from django.http import HttpRequest, HttpResponse, JsonResponse
+    from django.urls import path
+    from django.utils.cache import get_conditional_response
+    from django.views.decorators.csrf import csrf_exempt
+
+    from .web.voice_page import serve_page
+except ModuleNotFoundError as _error:
+    if _error.name not in ("django", "simple_websocket"):
+        raise
+    raise MissingExtraError("rtvi_sync.django", "django") from _error
+
+__all__ = ["DEFAULT_EVENTS", "RTVIVoice"]
+
+_SALT: Final = "rtvi_sync.django"
+
+
+class RTVIVoice:
+    """Views of a page that talks with a bot. See the docstring of the module for the routes.
+
+    Args:
+        make_client: called with the request for each new session; returns a client of its own, not connected yet. It
+            gets the page's microphone and loudspeaker in place of its own. Here the application decides which user may
+            talk to which bot: ``raise PermissionDenied``. The client's handlers must run on threads
+            (`events="thread"`, the default of a client). If two requests of a user come at the same time, it may be
+            called for both; then one of the clients is never connected.
+        name: part of the cookie's name.
+        connect: connects the client, such as ``lambda client: client.start_bot_and_connect(url)``. Called on a thread
+            of the session, outside of any request.
+        events: the events that the page gets, by any name of an event. Of audio levels only the newest is sent.
+        leave_timeout: seconds without a page and without a request after which the user counts as gone and the session
+            is ended, connected or not. A page that is reloaded within that time finds the session unchanged.
+        idle_timeout: seconds without activity of user and bot after which a session is ended.
+        start_timeout: seconds after which the attempt to connect is aborted, whatever timeout the client has.
+        max_sessions: maximum number of sessions in a worker process; beyond it the response is 503.
+        max_pages: maximum number of pages that show a user's session; beyond it the response is 429. One of them has
+            the voice.
+        max_events: maximum number of events, of 1 MiB together at most, that are kept for pages that open later or
+            fall behind.
+
+    Raises:
+        ValueError: there is no event of that name, or a number is out of range.
+    """
+
+    def __init__(
+        self,
+        make_client: Callable[[HttpRequest], RTVIClient],
+        *,
+        name: str = "rtvi",
+        connect: Callable[[RTVIClient], object] = RTVIClient.connect,
+        events: Iterable[str | RTVIEvent] = DEFAULT_EVENTS,
+        leave_timeout: float = 4.0,
+        idle_timeout: float = 900.0,
+        start_timeout: float = 30.0,
+        max_sessions: int = 16,
+        max_pages: int = 4,
+        max_events: int = 1000,
+    ) -> None:
+        NAME.check(name=name)
+        function_taking("request").check(make_client=make_client)
+        function_taking("client").check(connect=connect)
+        iterable("a list of events").check(events=events)
+        COUNT.check(max_pages=max_pages)
+        self._make_client = make_client
+        limits = Limits(
+            leave_timeout=leave_timeout,
+            idle_timeout=idle_timeout,
+            start_timeout=start_timeout,
+            max_sessions=max_sessions,
+            max_streams=max_pages,
+            max_events=max_events,
+        )
+        self._sessions = Sessions(connect, [event_from(event, "events") for event in events], limits, has_voice=True)
+        self._cookie = f"{name}_session"
+
+    @property
+    def urls(self) -> list[Any]:
+        """Return the routes, for ``path("bot/", include(voice.urls))``."""
+        routes = {"session": (self._session, ("GET", "POST")), "voice": (self._talk, ("GET",))}
+        patterns = [path(route, self._view(route, view, methods)) for route, (view, methods) in routes.items()]
+        return patterns + [path(file, partial(_send_file, file)) for file in PAGE_FILES]
+
+    def close(self, timeout: float = 5.0) -> None:
+        """End all sessions and pages of this process, and wait for that. For tests, and for a server's exit hook.
+
+        Args:
+            timeout: seconds after which it returns even if they have not ended.
+        """
+        WAIT.check(timeout=timeout)
+        self._sessions.close(timeout)
+
+    def end_pages_on(self, signal_number: int) -> None:
+        """End all pages when a signal arrives, then run its previous handler. Call it on the worker's main thread.
+
+        A server that shuts down waits for its requests, and a page that talks is a request that does not end. In
+        gunicorn's configuration:
+
+            def post_worker_init(worker):
+                signal.signal(signal.SIGINT, signal.SIG_IGN)  # the master, which gets Ctrl-C as well, sends SIGQUIT
+                for number in (signal.SIGTERM, signal.SIGQUIT):
+                    urls.voice.end_pages_on(number)  # where it is made
+
+        Without it the pages, and the sessions, are cut when gunicorn's `graceful_timeout` has passed.
+
+        Raises:
+            ValueError: this is not the main thread, or the handler of the signal was not set by Python.
+        """
+        SIGNAL.check(signal_number=signal_number)
+        self._sessions.end_pages_on(signal_number)
+
+    # -- views, on threads of the web server --------------------------------------------------------------------------
+
+    def _view(
+        self, route: str, answer: Callable[[HttpRequest], HttpResponse], methods: tuple[str, ...]
+    ) -> Callable[[HttpRequest], HttpResponse]:
+        """Return the view of a route."""
+
+        def view(request: HttpRequest) -> HttpResponse:
+            try:
+                if request.method not in methods:
+                    raise Refusal(405, "bad_method", f"This route takes {' and '.join(methods)}.")
+                site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
+                own = f"{request.scheme}://{request.get_host()}"
+                check_origin(site, origin, own, is_handshake=route == "voice")
+                response = answer(request)
+            except Refusal as refusal:
+                response = JsonResponse(refusal.body, status=refusal.status)
+                if refusal.error == NO_COOKIE:
+                    self._set_cookie(request, response, self._sessions.new_cookie())
+            for name, value in ANSWER_HEADERS.items():
+                response[name] = value
+            return response
+
+        # A page may be open for an hour: as long as the transaction of a request would last.
+        exempt: Callable[[HttpRequest], HttpResponse] = non_atomic_requests(csrf_exempt(view))
+        return exempt
+
+    def _session(self, request: HttpRequest) -> HttpResponse:
+        if request.method == "GET":
+            return _state_response(self._require_relay(request))
+        if request.content_type != "application/json":
+            raise Refusal(415, "not_json", "The body of a POST must be JSON, and its Content-Type application/json.")
+        object_in(request.read(MAX_BODY_BYTES + 1))
+        cookie = self._cookie_of(request)
+        if not has_secret(cookie):
+            raise Refusal(428, NO_COOKIE, "The request has no cookie. Repeat it with the one of this response.")
+        relay, status, value = self._sessions.start(cookie, lambda: self._make_client(request))
+        response = _state_response(relay, status)
+        if cookie != value:  # else the response has no cookie, which could replace a later one
+            self._set_cookie(request, response, value)
+        return response
+
+    def _talk(self, request: HttpRequest) -> HttpResponse:
+        serve_page(self._require_relay(request, though_ended=True), request.META)
+        return HttpResponse()  # the connection is shut down by now, so that nothing is written
+
+    def _require_relay(self, request: HttpRequest, *, though_ended: bool = False) -> Relay:
+        return self._sessions.require(self._cookie_of(request), though_ended=though_ended)
+
+    def _cookie_of(self, request: HttpRequest) -> object:
+        return request.get_signed_cookie(self._cookie, default=None, salt=_SALT)
+
+    def _set_cookie(self, request: HttpRequest, response: HttpResponse, value: str) -> None:
+        response.set_signed_cookie(
+            self._cookie, value, salt=_SALT, secure=request.is_secure(), httponly=True, samesite="Strict"
+        )
+
+
+def _state_response(relay: Relay, status: int = 200) -> HttpResponse:
+    return JsonResponse({"state": relay.state.value}, status=status)
+
+
+def _send_file(name: str, request: HttpRequest) -> HttpResponse:
+    file = page_file(name)
+    response = HttpResponse(file.content, content_type=file.type, headers=FILE_HEADERS)
+    response["ETag"] = etag = f'"{file.etag}"'
+    return get_conditional_response(request, etag=etag, response=response)

@@ -1,0 +1,1 @@
+"""The files of a page that talks, as the browser gets them."""

@@ -1,0 +1,106 @@
+"""The refusal of a request, as any web framework answers it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+from ..errors import MessageTooLargeError, RTVIError, UnsupportedFeatureError
+
+#: Bytes of the body of a POST, and of a message of a page that talks.
+MAX_BODY_BYTES: Final = 64 * 1024
+#: The error of a request that has no cookie yet: its response sets one.
+NO_COOKIE: Final = "no_cookie"
+#: Of responses for one user that are no document.
+ANSWER_HEADERS: Final = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+}
+
+
+class Refusal(Exception):  # noqa: N818 - the request is what is wrong
+    """A request is refused.
+
+    Attributes:
+        status: of the HTTP response.
+        error: a word by which the page recognizes it.
+        message: what it means.
+    """
+
+    def __init__(self, status: int, error: str, message: str) -> None:
+        super().__init__(f"{status} {error}: {message}")
+        self.status = status
+        self.error = error
+        self.message = message
+
+    @property
+    def body(self) -> dict[str, str]:
+        """Return the body of the response, a JSON object."""
+        return {"error": self.error, "message": self.message}
+
+
+def object_in(body: bytes | str) -> dict[str, Any]:
+    """Return the JSON object in a body.
+
+    Raises:
+        Refusal: it is too large, or no JSON object.
+    """
+    if len(body) > MAX_BODY_BYTES:
+        raise Refusal(413, "too_large", f"The body of a request must not exceed {MAX_BODY_BYTES} bytes.")
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        raise Refusal(400, "bad_request", "The body must be a JSON object.")
+    return document
+
+
+def text_in(body: dict[str, Any]) -> tuple[str, bool]:
+    """Return the text that the user typed, and whether the answer is to be spoken.
+
+    Raises:
+        Refusal: the object has no text.
+    """
+    text, aloud = body.get("text"), body.get("audio_response", True)
+    if not isinstance(text, str) or not text.strip() or not isinstance(aloud, bool):
+        raise Refusal(400, "bad_request", 'The body must be {"text": "...", "audio_response": true or false}.')
+    return text, aloud
+
+
+@contextlib.contextmanager
+def refusing_what_fails() -> Iterator[None]:
+    """Raise a refusal for what cannot be sent to the bot in the block."""
+    try:
+        yield
+    except MessageTooLargeError as error:
+        raise Refusal(413, "too_large", "The message is too large for the bot. Send less data.") from error
+    except UnsupportedFeatureError as error:
+        raise Refusal(501, "unsupported", "This bot does not support such messages.") from error
+    except RTVIError as error:
+        raise Refusal(409, "not_ready", "The bot is not ready. Wait for botReady.") from error
+    except (ValueError, TypeError, RecursionError) as error:
+        raise Refusal(400, "bad_request", "The message cannot be encoded as JSON.") from error
+
+
+def check_origin(site: str | None, origin: str | None, own: str, *, is_handshake: bool = False) -> None:
+    """Check that a request was made by a page of the same origin, or by a program.
+
+    A browser states this in Sec-Fetch-Site, which no page can set. If the header is missing (plain HTTP, older
+    browsers), the Origin of a POST is checked. And pages of other origins cannot send JSON without a CORS preflight.
+
+    Args:
+        site: the header Sec-Fetch-Site.
+        origin: the header Origin.
+        own: scheme, host and port by which the server was reached.
+        is_handshake: a WebSocket is to be opened: of these every browser sends the Origin, so that one alone will do.
+
+    Raises:
+        Refusal: it was made by a page of another origin.
+    """
+    is_own = site == "same-origin" if site is not None else origin in (None, own)
+    if not (is_own or (is_handshake and origin == own)):
+        raise Refusal(403, "cross_origin", "Only pages of this site may make this request.")

@@ -1,0 +1,145 @@
+"""What a page that talks may not do, and what becomes of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+from typing import Any
+
+import pytest
+import websocket
+
+from rtvi_sync.testing import EmbeddedBot
+from tests.support import limits
+from tests.support.slowness import GUARD
+from tests.support.talking_page import (
+    RATE,
+    code_of,
+    connect,
+    speech,
+)
+
+from .talking import START, Serve
+
+
+def test_a_page_that_is_silent(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that says nothing counts as gone, and is closed."""
+    limits.patch(monkeypatch, page_silence=0.5)
+    user = serve().user()
+    user.start()
+    connection = connect(user)
+    connection.send(START)
+    assert code_of(connection) == 1013
+    connection = connect(user)  # not even the first message
+    assert code_of(connection) == 1013
+
+
+def test_a_page_that_reads_nothing(serve: Serve, bot: EmbeddedBot, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that reads nothing is given up, and the session goes on for the user's next page."""
+    limits.patch(monkeypatch, page_socket=0.5)
+    user = serve().user()
+    user.start()
+    session = bot.wait_for_session()
+    connection = connect(user, sockopt=[(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)])
+    connection.send(START)
+    for number in range(200):
+        session.send({"label": "rtvi-ai", "type": "server-message", "data": f"{number}" + 100_000 * "x"})
+    with contextlib.suppress(OSError, websocket.WebSocketException):
+        for _ in range(int(GUARD / 0.01)):
+            connection.send(json.dumps({"type": "played", "seconds": 0}))
+            threading.Event().wait(0.01)
+        raise AssertionError("the page was not given up")
+    connection.shutdown()
+    user.open().wait_for_event("relayGap")
+    assert session.ended is None
+
+
+@pytest.mark.parametrize(
+    ("start", "code"),
+    [
+        ({"type": "start", "sample_rate_hz": 48_000, "after": ""}, 1007),
+        ({"type": "start", "sample_rate_hz": "16000", "after": ""}, 1007),
+        ({"type": "start", "sample_rate_hz": RATE, "after": 5}, 1008),
+        ({"type": "played", "seconds": 0}, 1008),
+        ("[]", 1008),
+        ("{", 1008),
+        (b"\0\0" * 320, 1008),
+    ],
+    ids=str,
+)
+def test_a_wrong_beginning(serve: Serve, start: Any, code: int) -> None:
+    """The page is closed, and does not take the voice."""
+    user = serve().user()
+    page = user.talk()
+    assert user.open(start=start).closed() == code
+    page.send({"type": "text", "text": "Hello!"})
+    page.wait_for_event("relayText")
+
+
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        (b"\0", 1007),
+        (b"\0" * 641, 1007),
+        (b"", 1007),
+        (b"\0" * 6402, 1009),
+        ("nonsense", 1008),
+        ("[1]", 1008),
+        ("[" * 60_000, 1008),
+        ('{"type": "played", "seconds": NaN}', 1008),
+        ('{"type": "played", "seconds": 1e999}', 1008),
+        ('{"type": "played", "seconds": -1}', 1008),
+        ('{"type": "played", "seconds": true}', 1008),
+        ('{"type": "played"}', 1008),
+        ('{"type": "start", "sample_rate_hz": 16000}', 1008),
+        ('{"type": ["end"]}', 1008),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_a_wrong_message(
+    serve: Serve,
+    bot: EmbeddedBot,
+    caplog: pytest.LogCaptureFixture,
+    message: Any,
+    code: int,
+) -> None:
+    """The page is closed, and nothing else: the session goes on, and the log says nothing."""
+    page = serve().user().talk()
+    page.send(message)
+    assert page.closed() == code
+    assert bot.wait_for_session().ended is None
+    assert [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == []
+
+
+def test_numbers_that_lie(serve: Serve) -> None:
+    """Whatever a page says that it has played, it counts as no less than before and no more than it was sent."""
+    page = serve().user().talk(plays=False)
+    for seconds in (1e300, 10**400, 0, 5e-324):
+        page.send(json.dumps({"type": "played", "seconds": seconds}))
+    page.send({"type": "text", "text": "Hello!"})
+    page.wait_for_event("botStoppedSpeaking")
+    assert page.code is None
+
+
+@pytest.mark.parametrize("text", ["", " ", 5, "\ud800"], ids=ascii)
+def test_text_that_is_not_sent(serve: Serve, text: Any) -> None:
+    """The page is told why, and goes on."""
+    page = serve().user().talk()
+    page.send({"type": "text", "text": text})
+    assert page.wait_for_event("voiceRefused")["data"]["error"] == "bad_request"
+    assert page.code is None
+
+
+def test_text_before_the_bot_is_ready(serve: Serve) -> None:
+    """Text is refused until the bot is ready, and audio is dropped."""
+    with EmbeddedBot(ready=False) as bot:
+        user = serve(to=bot).user()
+        user.http.get("/")
+        assert user.http.post("/bot/session", json={}).status_code == 201
+        page = user.open()
+        page.send({"type": "text", "text": "Hello?"})
+        assert page.wait_for_event("voiceRefused")["data"]["error"] == "not_ready"
+        page.say(speech(0.1))
+        assert page.code is None
