@@ -104,9 +104,9 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
 
                 * ``ws://`` or ``wss://``: the bot's WebSocket.
                 * ``http://`` or ``https://`` with a path that ends in ``/start``: a start endpoint, such as that of
-                Pipecat's runner or Pipecat Cloud. It is POSTed to as it is, like by `start_bot()`.
+                  Pipecat's runner or Pipecat Cloud. It is POSTed to as it is, like by `start_bot()`.
                 * ``http://`` or ``https://`` without a path: a server. Its ``/start`` is POSTed to, or, if that answers
-                404 or 405, its ``/connect``. A server for WebSockets only is connected to without a request.
+                  404 or 405, its ``/connect``. A server for WebSockets only is connected to without a request.
                 * ``http://`` or ``https://`` with a path that ends in ``/api/offer``: takes a WebRTC offer.
                 * any other ``http://`` or ``https://``: a connect endpoint. It is POSTed to as it is.
             transport: a transport, or its name: "websocket", "webrtc" or "eval", or the telephone provider as which the
