@@ -1,4 +1,4 @@
-"""What follows from the table of docs/guides/load.md, and that each row is of as many sessions as it says."""
+"""What follows from the table of docs/background/many-sessions.md, and that each row is of as many sessions as it says."""
 
 from __future__ import annotations
 
