@@ -24,7 +24,7 @@ from anyio.from_thread import start_blocking_portal
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-#: Bytes of a result, as docs/guides/testing-bots.md has it.
+#: Bytes of a result, as docs/guides/coding-agents.md has it.
 MAX_BYTES = 8000
 
 
