@@ -140,7 +140,7 @@ def test_the_library_cannot_be_imported(monkeypatch: pytest.MonkeyPatch, library
     for name in AUDIO_LIBRARIES:
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setattr(portaudio, "probe", lambda _: None)
-    monkeypatch.setattr(sounddevice_binding, "load", sounddevice_binding.load.__wrapped__)  # it keeps the module it loaded
+    monkeypatch.setattr(sounddevice_binding, "load", sounddevice_binding.load.__wrapped__)  # it caches its module
     extra = AUDIO_LIBRARIES[library]
     with pytest.raises(MissingExtraError, match=rf"install .*\[{extra}\].*PortAudio library not found"):
         PortAudioBackend(library).open_input(None, 16000, 0.02)
