@@ -241,7 +241,7 @@ def test_a_selector_that_the_application_closes():
     os.close(selector_of(loop).fileno())
     loop.call(int)
     loop.thread.join(GUARD)
-    for number in left:  # they may be closed or not
+    for number in left:  # the loop cannot know whether they are open, so it leaves them
         os.close(number)
     other = acquire_loop()
     assert other is not loop

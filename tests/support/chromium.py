@@ -25,7 +25,7 @@ def chromium() -> Iterator[Browser]:
     except ModuleNotFoundError:
         missing("Playwright is not installed: run `python3 run.py test --real`")
     with sync_playwright() as playwright:
-        # CI runs as root, for whom Chromium's own sandbox is not to be had; and no click comes before the sound.
+        # CI runs as root, for whom Chromium's own sandbox is unavailable; and no click precedes the sound.
         arguments = ["--no-sandbox", "--autoplay-policy=no-user-gesture-required"]
         browser = playwright.chromium.launch(executable_path=program, args=arguments)
         yield browser
