@@ -954,7 +954,7 @@ def test_as_many_errors_and_metrics_as_are_promised() -> None:
 
 
 def test_an_error_is_a_sign_of_the_bot() -> None:
-    """The time limit of a bot starts anew with each error that it reports."""
+    """Each error that the bot reports restarts its time limit."""
     talk = Conversation()
     talk.ask("Hi?")
     talk.acknowledge("Hi?")
