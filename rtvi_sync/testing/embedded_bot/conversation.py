@@ -126,7 +126,7 @@ class Handshake:
             if self._requested is not None:
                 self._config.update(read_config(self._requested))
         except Exception:
-            logger.warning("The bot sends no bot-ready: it cannot set the config of the connect request", exc_info=True)
+            logger.warning("No bot-ready is sent: cannot set the config of the connect request", exc_info=True)
             return False
         self._requested = None
         return True

@@ -269,8 +269,8 @@ class CallReports:
     Attributes:
         call_id: Id of the call.
         told: True if the bot reports calls at all.
-        asks: True if the bot asks the client for a call. From RTVI 1.2 on, the report alone is enough, so real bots need
-            not ask. This bot asks only if its report is enough, so that no function runs because of this message alone.
+        asks: True if the bot asks the client for a call. From RTVI 1.2 on, the report alone is enough, so real bots
+            need not ask. This bot asks only if its report is enough, so that no function runs by this message alone.
     """
 
     def __init__(self, bot_version: BotVersion, level: ReportLevel, name: str, arguments: Mapping[str, Any]) -> None:
