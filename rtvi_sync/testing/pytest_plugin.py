@@ -493,7 +493,7 @@ def _run_scenario(item: pytest.Item, url: str, scenario: Scenario, hooks: dict[s
 
 @pytest.fixture(scope="session")
 def rtvi_judge() -> Any:
-    """Return the judge of scenario files: a function (question, answer, criterion). Override it; None judges nothing."""
+    """Return the judge of scenario files: a function (question, answer, criterion). Override it; None: no judging."""
     return None
 
 
