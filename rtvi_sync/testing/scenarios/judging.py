@@ -182,7 +182,7 @@ class ChatJudge:
         body = json.dumps({"model": self._model, "temperature": 0, "messages": messages}).encode()
         if len(body) > _MAX_REQUEST_BYTES:
             raise MessageTooLargeError(
-                f"The request to the judge has {len(body)} bytes as JSON, more than {_MAX_REQUEST_BYTES}. Judge less text"
+                f"The request to the judge has {len(body)} bytes, more than {_MAX_REQUEST_BYTES}. Judge less text"
             )
         try:
             return self._post(body)
