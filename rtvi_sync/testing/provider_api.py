@@ -145,7 +145,7 @@ class ProviderAPI:
 
     @property
     def hook(self) -> str:
-        """Return the text of a `sitecustomize.py` that makes the bot's process send its provider requests here.
+        """The text of a `sitecustomize.py` that makes the bot's process send its provider requests here.
 
         It redirects aiohttp's requests to api.twilio.com, api.telnyx.com and api.plivo.com. Python imports the file if
         its directory is in `PYTHONPATH` when the bot starts.

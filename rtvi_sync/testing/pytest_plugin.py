@@ -659,7 +659,7 @@ class _Summary:
 
     @property
     def _answers(self) -> list[tuple[str, str, ComparedTurn]]:
-        """Return all answers, each with its test and its transport."""
+        """All answers, each with its test and its transport."""
         from rtvi_sync.recording.percentiles import ComparedTurn
 
         return [

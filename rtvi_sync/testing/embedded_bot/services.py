@@ -262,7 +262,7 @@ class ActionHandlers:
 
     @property
     def handlers(self) -> Mapping[str, MessageHandler]:
-        """Return the handlers by type of message."""
+        """The handlers by type of message."""
         return {"describe-actions": self._describe, "action": self._action}
 
     def close(self) -> None:
@@ -348,7 +348,7 @@ class LiveConfig:
 
     @property
     def services(self) -> Config:
-        """Return a copy of the config."""
+        """A copy of the config."""
         with self._lock:
             return copy.deepcopy(self._config)
 
@@ -405,7 +405,7 @@ class ConfigHandlers:
 
     @property
     def handlers(self) -> Mapping[str, MessageHandler]:
-        """Return the handlers by type of message."""
+        """The handlers by type of message."""
         return {"get-config": self._get, "describe-config": self._describe, "update-config": self._update}
 
     def _get(self, received: Message) -> None:

@@ -36,15 +36,15 @@ class InjectedFault(Protocol):
 
     @property
     def fault(self) -> ConnectionFault:
-        """Return the fault."""
+        """The fault."""
 
     @property
     def directions(self) -> tuple[Direction, ...]:
-        """Return the directions in which it acts."""
+        """The directions in which it acts."""
 
     @property
     def lifted(self) -> bool:
-        """Return whether the fault was lifted."""
+        """True after the fault was lifted."""
 
     def strike(self) -> None:
         """Mark the fault as in effect."""
@@ -118,7 +118,7 @@ class FaultPipe:
 
     @property
     def wants_input(self) -> bool:
-        """Return whether more bytes may be fed."""
+        """True if more bytes may be fed."""
         if self.ended:
             return False
         return self.closed or (self._queued_bytes < _MAX_QUEUED_BYTES and not self._blocked)
