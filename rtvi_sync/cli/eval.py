@@ -83,11 +83,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=limit,
         default=60.0,
         metavar="S",
-        help="limit for an expectation without 'within_ms' (%(default)g)",
+        help="limit in seconds for an expectation without 'within_ms' (%(default)g)",
     )
     add("--junit", type=Path, metavar="F", help="write the results as JUnit XML")
     add("--json", type=Path, metavar="F", help="write the results as lines of JSON, like Pipecat's results.jsonl")
-    add("--record", type=Path, metavar="DIR", help="keep recordings in this folder, with a page for each failure")
+    add(
+        "--record", type=Path, metavar="DIR", help="keep recordings in this folder, with a page for each one not passed"
+    )
     add("-v", "--verbose", action="store_true", help="also show the expectations of passed scenarios")
     add_connect_options(parser, limit_option="--connect-timeout")
 
