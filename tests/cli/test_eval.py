@@ -97,7 +97,7 @@ def test_verdicts(
 def test_files(bot: EmbeddedBot, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Results are written as lines of JSON and as XML, and sessions are recorded."""
     assert run(bot, "--json", "r.jsonl", "--junit", "r.xml", "--record", "kept", "--concurrency", "3") == 1
-    assert "that has not passed: kept\n" in capsys.readouterr().out
+    assert "that did not pass: kept\n" in capsys.readouterr().out
     records = [json.loads(line) for line in (folder / "r.jsonl").read_text().splitlines()]
     assert [(each["name"], each["verdict"]) for each in records] == [
         ("calls/echo", "passed"),

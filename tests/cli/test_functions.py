@@ -46,7 +46,7 @@ def test_a_file_elsewhere(
         ("my_checks:", "name a file and a function"),
         ("my_checks:number", "has no function 'number'"),
         ("my_checks:other", "has no function 'other'"),
-        ("my_missing:judge", "there is no module 'my_missing'"),
+        ("my_missing:judge", "no module 'my_missing'"),
     ],
 )
 def test_mistakes(place: str, told: str) -> None:

@@ -20,7 +20,7 @@ from tests.support.talk_command import environment
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--allow-url", "example.com"], "it is not the beginning of a URL"),
+        (["--allow-url", "example.com"], "it is not a URL prefix"),
         (["--allow-url", "https://u:s3cret@example.com"], "it has a user"),
         (["--header", "s3cret"], "a header looks like this"),
         (["--timeout", "0"], "nothing happens within 0 s"),

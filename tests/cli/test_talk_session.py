@@ -143,7 +143,7 @@ def test_who_speaks_without_words(console: FakeConsole) -> None:
     console.script = script()
     run_session(ear_client(mic=BytesSource(tone(0.2) + bytes(RATE), RATE)), console)
     assert console.lines[0] == "calling as by ear"
-    refusal = "Not sent, because a telephone has keys alone (0-9, * and #): Hello"
+    refusal = "Not sent, because a telephone sends only keys (0-9, * and #): Hello"
     assert refusal in console.lines
     others = [line for line in console.lines[1:] if line != refusal]
     assert others == ["you: (speaks)", "bot: (speaks)"]
@@ -163,7 +163,7 @@ def test_keys_are_typed_in_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
         bot.wait_for_session(GUARD).wait_for_dtmf("12#", GUARD)
     assert console.lines == [
         "calling as twilio",
-        "Not sent, because a telephone has keys alone (0-9, * and #): hello there",
+        "Not sent, because a telephone sends only keys (0-9, * and #): hello there",
         "you: (keys) 1",
         "you: (keys) 2#",
     ]

@@ -114,7 +114,7 @@ def test_a_used_token(pipecat_process: Callable[..., BotServer]) -> None:
     for given in (token, "wrong", None):
         error = error_of(bot.ws_url, token=given, transport="eval")
         assert error.status == 403
-        assert "or used before (Pipecat's are good for one connection)" in str(error)
+        assert "or used before (Pipecat's are valid for one connection)" in str(error)
         assert "get a new one from the server" in str(error)
         assert token not in str(error)
 

@@ -110,7 +110,7 @@ def test_start_and_stop() -> None:
             _ = api.hook
         with api:
             assert api.url in api.hook
-            with pytest.raises(RuntimeError, match="running already"):
+            with pytest.raises(RuntimeError, match="already running"):
                 api.start()
     api.stop()
 

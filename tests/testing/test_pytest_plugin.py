@@ -103,13 +103,13 @@ def test_the_list_of_fixtures(run: Run) -> None:
     hooks = {name: shown.pop(name) for name in ("rtvi_judge", "rtvi_next_line", "rtvi_transcribe", "rtvi_tts")}
     assert all("Override it" in text for text in hooks.values())
     assert shown == {
-        "rtvi_bot": "Return the embedded bot, as the marker makes it: "
+        "rtvi_bot": "Return the embedded bot with the marker's options: "
         '`@pytest.mark.rtvi(replies="Hi")`. Skip with --rtvi-url.',
         "rtvi_url": "Return the URL of the bot under test: "
-        "that of --rtvi-url, RTVI_URL or the ini file, or the embedded bot's.",
+        "from --rtvi-url, RTVI_URL or the ini file, otherwise the embedded bot's.",
         "rtvi_connect": "Return a function that connects a client to the bot under test: "
         '`rtvi_connect(mic=Path("voice.wav"))`.',
-        "rtvi_client": "Return a client that is connected to the bot under test: "
+        "rtvi_client": "Return a client connected to the bot under test: "
         '`rtvi_client.ask("Hello").expect(contains="Hi")`.',
     }
 

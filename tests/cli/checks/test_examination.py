@@ -52,7 +52,7 @@ def test_a_bot_that_is_only_heard() -> None:
     assert not {name for name, each in found.items() if each.status in ("warn", "fail")}
     assert found["greeting"].text == "the bot speaks first: 0.4 s"
     assert re.match(r"heard after \d+ ms, 24000 Hz in frames", found["audio_out"].text)
-    assert found["audio_in"].text == "the bot answered what was said: 0.3 s"
+    assert found["audio_in"].text == "the bot answered the spoken words: 0.3 s"
     assert re.match(r"the bot was interrupted \d+ ms after", found["interruption"].text)
     assert found["timing"].status == found["local"].status == "ok"
 
@@ -62,7 +62,7 @@ def test_a_bot_that_is_only_heard_and_not_spoken_to() -> None:
     found = examined_by_ear(EarTransport(greeting=0.4), speaks=False)
     assert found["audio_out"].text == "24000 Hz"
     found = examined_by_ear(EarTransport(), speaks=False)
-    assert found["audio_out"].text == "the bot does not speak first (--audio says something to the bot)"
+    assert found["audio_out"].text == "the bot does not speak first (--audio speaks to the bot)"
     assert not {name for name, each in found.items() if each.status == "fail"}
 
 
@@ -70,7 +70,7 @@ def test_a_bot_that_is_only_heard_and_says_nothing() -> None:
     """A bot that does not answer what is said fails."""
     found = examined_by_ear(EarTransport(answers=(0,)), speaks=True)
     assert (found["audio_out"].status, found["audio_out"].text) == ("fail", "there was nothing to hear")
-    assert (found["audio_in"].status, found["audio_in"].text) == ("fail", "the bot did not answer what was said")
+    assert (found["audio_in"].status, found["audio_in"].text) == ("fail", "the bot did not answer the spoken words")
     assert found["timing"].text == "needs audio_out"
 
 

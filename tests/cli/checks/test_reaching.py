@@ -91,4 +91,4 @@ def test_a_certificate(tmp_path: Path) -> None:
         )
     checks = {check["id"]: check for check in json.loads(done.stdout)["checks"]}
     assert (done.returncode, checks["tls"]["status"]) == (0, "ok")
-    assert "the certificate of 127.0.0.1 is good for" in checks["tls"]["finding"]
+    assert "the certificate of 127.0.0.1 is valid for" in checks["tls"]["finding"]

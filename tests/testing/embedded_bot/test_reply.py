@@ -50,7 +50,7 @@ def test_a_call_by_name_has_no_arguments() -> None:
 
 def test_a_call_needs_a_text() -> None:
     """The model runs after a function."""
-    with pytest.raises(ValueError, match="call needs text: what the model writes after the function"):
+    with pytest.raises(ValueError, match="call needs text: the words that the model writes after the function"):
         Reply(call="get_time")
 
 

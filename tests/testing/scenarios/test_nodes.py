@@ -170,7 +170,7 @@ def test_a_chain_of_includes(fault: Fault, load: Load) -> None:
         ("context: [&a {}, {<<: *a, <<: *a}]\n", "3:27: the key '<<' is there twice"),
         ("context: [{<<: 5}]\n", "3:16: '<<' must be an alias of a mapping"),
         ("context: [&a x, &a y]\n", "3:17: a second anchor 'a'"),
-        ("context: &a [{v: *a}]\n", "3:18: an alias of what it is a part of"),
+        ("context: &a [{v: *a}]\n", "3:18: an alias of a node that contains it"),
         ("# \x07\n", "3:3: a character that YAML does not allow: '.x07'"),
     ],
 )
