@@ -27,7 +27,9 @@ BY_TRANSPORT = pytest.mark.parametrize(
 
 @attrs.frozen
 class BotProcess:
-    """A flooding bot. Stopped, it is what a frozen machine is: its kernel takes a little, it takes nothing."""
+    """A flooding bot. A stopped one behaves like a frozen machine: its kernel accepts a little data, the bot reads
+    none.
+    """
 
     ws_url: str
     process: subprocess.Popen[str]

@@ -108,7 +108,7 @@ TYPES = [*INBOUND, "client-ready", "from-the-future"]
 
 @pytest.fixture
 def unhandled() -> Iterator[list[Any]]:
-    """Yield what no thread has caught."""
+    """Yield the exceptions that no thread has caught."""
     caught: list[Any] = []
     before = threading.excepthook
     threading.excepthook = caught.append
@@ -117,7 +117,7 @@ def unhandled() -> Iterator[list[Any]]:
 
 
 def listen_to_everything(client: RTVIClient) -> list[int]:
-    """Register handlers for all events that look at all of what they get; return the counter of events."""
+    """Register handlers for all events, which read every field; return the counter of events."""
     count = [0]
 
     def handle(data: Any) -> None:

@@ -39,7 +39,7 @@ def client(far: FarEnd) -> Iterator[RTVIClient]:
 
 @pytest.fixture
 def break_method(far: FarEnd, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, BaseException], None]:
-    """Let a method of the transport do what it does, and raise then."""
+    """Let a method of the transport do its work, and then raise."""
 
     def call(method: str, error: BaseException) -> None:
         original = getattr(far.transport, method)
@@ -63,7 +63,7 @@ def works(client: RTVIClient, far: FarEnd) -> None:
 
 @pytest.mark.parametrize("method", ["initialize", "init_devices", "connect", "send_ready_message"])
 class TestWhileConnecting:
-    """What is raised on the connect thread is raised to the caller of `connect()`."""
+    """An error on the connect thread is raised to the caller of `connect()`."""
 
     def test_anything(self, far: FarEnd, client: RTVIClient, break_method: Any, method: str, monkeypatch: Any) -> None:
         """An error that is not the package's becomes the cause of one that is; the next attempt succeeds."""
@@ -78,7 +78,7 @@ class TestWhileConnecting:
         works(client, far)
 
     def test_our_own(self, far: FarEnd, client: RTVIClient, break_method: Any, method: str) -> None:
-        """An error of the package's stays what it is."""
+        """An error of the package passes unchanged."""
         break_method(method, DeviceError("No paper.", devices=["mic"]))
         with pytest.raises(DeviceError, match="No paper"):
             client.connect(far.auth_bundle)

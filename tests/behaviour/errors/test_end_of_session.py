@@ -95,7 +95,9 @@ class WatchedSource:
 
 
 def test_as_a_question_is_about_to_be_said() -> None:
-    """Whenever the session ends while `ask()` looks at its source, neither the source nor a device is blamed."""
+    """If the session ends at any moment while `ask()` checks its source, the error does not blame the source or a
+    device.
+    """
     for number in itertools.count(1):
         transport = MemoryTransport(audio=True)
         with RTVIClient(transport=transport, mic=False, speaker=False, connect_timeout=GUARD) as client:
@@ -109,7 +111,7 @@ def test_as_a_question_is_about_to_be_said() -> None:
                 client.ask(source, timeout=0.1)
             if not source.reached:
                 break
-            if isinstance(caught.value, BotNotReadyError):  # it had not begun to ask
+            if isinstance(caught.value, BotNotReadyError):  # before it had asked
                 assert "out of money" in str(caught.value)
             else:
                 check(caught.value)
@@ -118,7 +120,7 @@ def test_as_a_question_is_about_to_be_said() -> None:
 
 @pytest.mark.parametrize("transport", [WebSocketTransport, EvalTransport])
 def test_of_the_transport_itself(transport: type[WebSocketTransport | EvalTransport]) -> None:
-    """What is sent by a transport whose session has ended raises an error that says how, not to connect first."""
+    """Sending over a transport whose session has ended raises an error about that end, not "connect first"."""
     message = RTVIMessage("client-message", {"t": "note"})
     with EmbeddedBot() as bot:
         client = RTVIClient.for_url(bot.base_url, transport=transport(), text_only=True, connect_timeout=GUARD)

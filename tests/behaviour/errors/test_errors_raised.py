@@ -66,7 +66,7 @@ def connected(bot: Any, call: Callable[[RTVIClient], object]) -> RTVIError:
         return error
 
 
-# -- one function for each way to meet an error: it returns what was raised -------------------------------------------
+# -- one function for each way to meet an error: it returns the error -------------------------------------------------
 
 
 def no_base_url() -> RTVIError:
@@ -255,7 +255,7 @@ def a_misspelt_key() -> RTVIError:
         return raised_by(lambda: scenarios.load(file))
 
 
-#: Each class with what provokes it, and a word of what its message tells to do.
+#: Each class with a function that provokes it, and a word of the advice in its message.
 WAYS: list[tuple[type[RTVIError], Callable[[], RTVIError], str]] = [
     (errors.RTVIError, no_base_url, "set client.params.base_url"),
     (errors.RTVIError, closed_for_good, "make a new one"),
@@ -295,7 +295,7 @@ WAYS: list[tuple[type[RTVIError], Callable[[], RTVIError], str]] = [
     (errors.MissingExtraError, a_package_that_is_not_installed, r"install .*\[screen\]"),
 ]
 
-#: What an error holds in addition to its text, by way; those that say nothing more are left out.
+#: Attributes of an error in addition to its text, by way; errors without any are left out.
 ATTRIBUTES: dict[Callable[[], RTVIError], dict[str, Any]] = {
     a_bot_that_is_never_ready: {"phase": "bot-ready"},
     a_server_that_refuses: {"status": 503},

@@ -35,7 +35,7 @@ _BOT: Final = str(Path(_PACKAGE, "testing"))
 
 @contextmanager
 def counting() -> Iterator[list[str]]:
-    """Yield what the threads that start from now on call."""
+    """Yield the calls of all threads that start from now on."""
     calls: list[str] = []
 
     def watch(frame: FrameType, event: str, _: Any) -> None:
@@ -58,7 +58,7 @@ def client_of(url: str) -> RTVIClient:
 
 
 def test_an_event() -> None:
-    """An event that comes alone takes few calls of all threads together, those of their wake-ups included."""
+    """A single event takes few calls of all threads together, including their wake-ups."""
     handled = threading.Semaphore(0)
     events = 50
     with counting() as calls, EmbeddedBot() as bot, client_of(bot.ws_url) as client:

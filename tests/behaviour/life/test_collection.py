@@ -97,7 +97,9 @@ class TestCollection:
         "how", [{"events": "manual"}, {"reconnect": ReconnectPolicy()}], ids=["manual", "reconnect"]
     )
     def test_dropped_after_an_attempt_that_failed(self, how: dict[str, Any]) -> None:
-        """The error of an earlier `connect()` went through functions that had the client; what is kept has not."""
+        """The traceback of a failed `connect()` passes through functions that hold the client; the stored error does
+        not.
+        """
 
         def build() -> RTVIClient:
             client = RTVIClient(transport=UnluckyTransport(), connect_timeout=GUARD, **how)
@@ -242,7 +244,7 @@ class TestCollection:
 
 
 def test_a_client_whose_device_could_not_be_opened(tmp_path: Path) -> None:
-    """What is kept of the error keeps neither the frames of the call nor the client."""
+    """The stored error does not hold the frames of the call or the client."""
     sink = WavSink(tmp_path / "a.wav")
 
     def failed() -> weakref.ref[RTVIClient]:

@@ -314,7 +314,7 @@ def test_a_thread_that_connects_too_late(run: Run) -> None:
 
 
 def test_exit_in_a_handler(run: Run) -> None:
-    """A handler that exits ends neither its thread nor the program: it is logged, and the next event is delivered."""
+    """An exit in a handler does not end its thread or the program: it is logged, and the next event is delivered."""
     code, out, err = run("""
     client = memory()
     told = threading.Event()

@@ -113,8 +113,9 @@ def interrupt_at_moments(call: str, stride: int) -> None:
 
 @pytest.mark.parametrize("call", interrupts.CALLS)
 def test_an_interrupt_at_moments_of_a_call(call: str) -> None:
-    """Whenever a call that begins or ends a session is interrupted, at its last moments too, the client is whole or
-    ended, and usable."""
+    """A call that starts or ends a session, interrupted at any moment, leaves a client that is whole or ended, and
+    usable.
+    """
     interrupt_at_moments(call, stride=300 if call == "connect()" else 40)
 
 

@@ -35,7 +35,7 @@ from tests.support.waiting import until
 
 
 class Mine(Exception):  # noqa: N818 - it is the program's
-    """What the program's code raises."""
+    """The exception of the program's code."""
 
 
 @attrs.define
@@ -58,12 +58,12 @@ class Scene:
     """A client with faulty code.
 
     Attributes:
-        client: it.
-        act: what makes the code run, the client being connected if `connected`.
-        raises: what `act` raises; None: nothing.
-        says: what the error, or else the log, says in addition to the code's own text.
-        keeps: the exception is raised as it is.
-        connected: the code runs in a session.
+        client: The client.
+        act: Function that makes the code run, with the client connected if `connected`.
+        raises: Exception of `act`; None: no exception.
+        says: Text of the error, or else of the log, in addition to the code's own text.
+        keeps: True if the exception is raised unchanged.
+        connected: True if the code runs in a session.
     """
 
     client: RTVIClient
@@ -81,7 +81,7 @@ def bot() -> Iterator[EmbeddedBot]:
         yield bot
 
 
-# -- code that runs when events come ----------------------------------------------------------------------------------
+# -- code that runs on events -----------------------------------------------------------------------------------------
 
 
 def speaks(client: RTVIClient) -> Callable[[], Any]:

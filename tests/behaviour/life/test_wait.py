@@ -32,7 +32,7 @@ SLOW = ReconnectPolicy(initial_delay=1000.0, max_delay=1000.0)
 
 
 def waiting(client: RTVIClient, **options: Any) -> InThread:
-    """Wait on another thread, which has begun when this returns."""
+    """Wait on another thread, which has started waiting when this returns."""
     begun = threading.Event()
 
     def wait() -> CloseInfo:
@@ -57,7 +57,7 @@ def test_until_the_client_disconnects() -> None:
 
 
 def test_until_the_bot_ends_it() -> None:
-    """A session that has ended already is not awaited, nor after the next one."""
+    """wait() returns the end of a session that has already ended, and later the end of the next session."""
     with memory_client() as client:
         transport_of(client).end(CloseInfo(code=1000, initiator="server"))
         for _ in range(2):
@@ -83,7 +83,7 @@ def test_a_limit() -> None:
 
 
 def test_manual_mode_delivers_events_during_wait() -> None:
-    """In manual mode, wait() delivers events meanwhile."""
+    """In manual mode, wait() delivers events."""
     heard: list[object] = []
     client = memory_client(events="manual")
     client.on("server_message", heard.append)
@@ -116,7 +116,7 @@ def test_inside_a_handler() -> None:
 
 
 def has_reconnected(client: RTVIClient, count: int) -> bool:
-    """Tell whether `count` sessions were replaced."""
+    """Return whether `count` sessions were replaced."""
     return client.stats().reconnects == count
 
 

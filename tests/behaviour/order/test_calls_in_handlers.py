@@ -27,7 +27,7 @@ class TestCallsInsideHandlers:
     event raises."""
 
     def outcome(self, client: RTVIClient, call: Any) -> Any:
-        """Return what `call()` returns or raises inside a handler."""
+        """Return the result or the exception of `call()` inside a handler."""
         results: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
         def handler() -> None:
@@ -50,7 +50,7 @@ class TestCallsInsideHandlers:
         assert self.outcome(client, lambda: client.send_client_request("ping", 7)) == 7
 
     def test_request_over_websocket(self) -> None:
-        """A request in a handler is answered over a real connection, too, where the reply comes on the I/O thread."""
+        """A request in a handler is answered over a real connection too, where the reply arrives on the I/O thread."""
         from rtvi_sync import WebSocketTransport
         from rtvi_sync.media import NullSink, SilenceSource
         from rtvi_sync.testing import EmbeddedBot
@@ -122,7 +122,7 @@ class TestCallsInsideHandlers:
             assert isinstance(asking.error(), DisconnectedError)
 
     def test_disconnect_and_connect(self, client: RTVIClient) -> None:
-        """A handler may end the session and begin a new one."""
+        """A handler may end the session and start a new one."""
 
         def again() -> Any:
             client.disconnect()

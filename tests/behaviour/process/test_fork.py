@@ -25,7 +25,7 @@ from tests.support.slowness import GUARD, takes
 from tests.support.threads import InThread, holding
 from tests.support.waiting import until
 
-# Python warns of what these tests are about.
+# Python warns of forks with threads, which these tests need.
 pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 
 
@@ -40,7 +40,7 @@ class ClosedSource(SilenceSource):
 
 
 def refused(call: Callable[[], Any]) -> None:
-    """Check that `call()` raises `ForkedProcessError` at once, with a hint at what to do."""
+    """Check that `call()` raises `ForkedProcessError` at once, with advice."""
     with takes(0.1), pytest.raises(ForkedProcessError, match="child process"):
         call()
 
@@ -296,7 +296,7 @@ class TestLocks:
 
     @pytest.mark.parametrize("lock", ["manager", "queue"])
     def test_of_an_unconnected_client(self, lock: str) -> None:
-        """A client that was not connected works in the child all the same."""
+        """A client that was not connected works in the child."""
         client = memory_client()
         client._note = client.events("server_message", timeout=GUARD)  # type: ignore[attr-defined]
         client.on("server_message", lambda: None)

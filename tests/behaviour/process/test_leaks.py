@@ -56,7 +56,7 @@ class TestNothingIsLeft:
             assert count_descriptors() == before
 
     def test_fifty_sessions_over_websocket(self) -> None:
-        """Fifty sessions with HTTP, WebSocket and audio leave neither a thread nor a descriptor."""
+        """Fifty sessions with HTTP, WebSocket and audio leave no thread and no descriptor."""
         with EmbeddedBot() as bot:
             client = RTVIClient(
                 transport=WebSocketTransport(),
@@ -154,7 +154,7 @@ class TestNothingIsLeft:
         assert thread_names() == []
 
     def test_a_session_without_media_starts_no_timer_thread(self) -> None:
-        """A transport that carries neither audio nor video has no device that the timer thread would look after."""
+        """A transport without audio and video has no device for the timer thread to watch."""
         end_idle_threads()
         with memory_client() as client:
             assert client.send_client_request("ping", 1) == 1

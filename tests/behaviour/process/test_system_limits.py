@@ -12,8 +12,8 @@ from tests.support import part_probes
 from tests.support.clients import websocket_client
 from tests.support.processes import run_python
 
-# Each call is made with room for no descriptor or thread more, for one more, and so on, until it succeeds. What could
-# serve a second call (threads without work, the selector of the io thread) is gone before each.
+# Each call is made with room for no further descriptor or thread, for one more, and so on, until it succeeds. Resources
+# of an earlier call (idle threads, the selector of the io thread) are removed before each.
 SCRIPT = """
 import gc, json, resource, sys, threading
 
@@ -102,9 +102,10 @@ DOCUMENTED = {
 
 @pytest.mark.parametrize(("what", "advice"), [("descriptors", "ulimit -n"), ("threads", "ulimit -u")])
 def test_each_call_says_what_is_missing(what: str, advice: str) -> None:
-    """`connect()`, `start_bot()`, `action()` and `init_devices()` raise an error of a documented kind, with what to do,
-    and never a bare `OSError` or one that has no public name; `disconnect()` never raises, and the client works when
-    there is room again."""
+    """`connect()`, `start_bot()`, `action()` and `init_devices()` raise an error of a documented kind, with advice, and
+    never a bare `OSError` or a class without a public name. `disconnect()` never raises, and the client works when
+    there is room again.
+    """
     with EmbeddedBot(version="1.0.0", actions={("tts", "say"): lambda: True}) as bot:
         code, out, err = run_python(SCRIPT, what, bot.base_url, bot.ws_url, timeout=100.0)
     assert code == 0, err

@@ -24,7 +24,7 @@ with client.events("server-message", timeout=120.0) as marks:
     frames = track.frames()
     for mark in marks:
         if mark.data == "mark":
-            # Not `ru_maxrss`, which begins with the size of the process that has started this one.
+            # Not `ru_maxrss`, which starts at the size of the parent process.
             (peak,) = re.findall(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
             sys.stdout.write(f"{int(peak) // 1024}\n")
             sys.stdout.flush()

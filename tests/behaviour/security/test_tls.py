@@ -1,4 +1,4 @@
-"""TLS as a program meets it: who is let in, who is not, and what it is told then."""
+"""TLS as a program meets it: the servers it accepts, the ones it refuses, and the errors."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ with_and_without_proxy = pytest.mark.parametrize("proxied", [False, True], ids=[
 
 
 def complaint(reach: Reach, tls: ssl.SSLContext, context: ssl.SSLContext, *, proxied: bool = False) -> str:
-    """Return what the program is told of a server with this TLS, to which it must not talk and has said nothing."""
+    """Return the error for a server with this TLS, which must be refused before a request is sent."""
     heard: list[str] = []
     with (
         Server(lambda peer: heard.append(peer.read_head()), tls=tls) as server,
@@ -181,7 +181,7 @@ CERTIFICATES: dict[str, tuple[Callable[[], ssl.SSLContext], tuple[str, ...]]] = 
 @with_and_without_proxy
 @pytest.mark.parametrize("certificate", CERTIFICATES)
 def test_a_certificate_that_is_not_to_be_trusted(reach: Reach, proxied: bool, certificate: str) -> None:
-    """A certificate that is not trusted is refused before the request is sent; the error says why and what to do."""
+    """An untrusted certificate is refused before the request is sent; the error says why, and how to fix it."""
     make, words = CERTIFICATES[certificate]
     text = complaint(reach, make(), trusting(), proxied=proxied)
     assert "certificate is not trusted" in text
@@ -199,7 +199,7 @@ def test_a_context_is_where_the_message_says(reach: Reach) -> None:
 
 @every_way
 def test_old_versions_of_tls(reach: Reach) -> None:
-    """A server that knows only TLS 1.0 and 1.1 is refused, and called what it is."""
+    """A server that knows only TLS 1.0 and 1.1 is refused, and the error says so."""
     assert "speaks no version of TLS" in complaint(reach, of_old(), trusting())
 
 
@@ -286,7 +286,7 @@ def test_a_folder_that_is_missing_beside_a_file(monkeypatch: pytest.MonkeyPatch,
 def test_a_shortage_of_descriptors_is_not_blamed_on_the_variable(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A file that cannot be opened, because too many are, is not wrong: the error passes, and says what to do."""
+    """A file that cannot be opened because too many are open is not wrong: the error passes through, with advice."""
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path))
 
     def fail(**_: Any) -> ssl.SSLContext:
@@ -382,7 +382,7 @@ def test_a_context_that_does_not_verify_is_worth_one_warning(unchecked: str, cap
 
 
 def test_a_context_that_verifies_is_worth_none(caplog: pytest.LogCaptureFixture) -> None:
-    """No warning for a context as it should be, nor for none at all."""
+    """A context that verifies causes no warning, and a missing one causes none either."""
     quiet_client(WebSocketTransport(), ssl_context=trusting())
     quiet_client(WebSocketTransport())
     assert caplog.records == []

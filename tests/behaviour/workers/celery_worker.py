@@ -35,7 +35,7 @@ class Worker:
         self._celery = celery
 
     def send(self, view: str, word: str = "", **options: Any) -> Any:
-        """Give it a task: what a view of the application answers."""
+        """Give a task to the worker, and return the answer of the application's view."""
         return self._celery.send_task("view", [view, word], **options)
 
     def do(self, view: str, word: str = "") -> Any:

@@ -99,7 +99,7 @@ def test_a_task_that_hangs(worker: Worker, begun: Sessions) -> None:
 
 
 def hung_session(begun: Sessions) -> BotSession:
-    """Return the session that has begun, once its client waits for the answer that never comes."""
+    """Return the started session once its client waits for the answer that never arrives."""
     deadline = time.monotonic() + GUARD
     while not (sessions := begun()):
         assert time.monotonic() < deadline

@@ -36,7 +36,7 @@ Sessions = Callable[[], list[BotSession]]
 
 
 def ended_politely(session: BotSession) -> bool:
-    """Tell whether the client said goodbye; False if the system closed the connection of a process that was gone."""
+    """Return whether the client said goodbye; False if the system closed the connection of a process that was gone."""
     return session.wait_ended(GUARD).code == 1000
 
 
@@ -107,9 +107,9 @@ def connect_and_end(url: str, ending: str, heard: SimpleQueue[Any]) -> None:
         signal.pause()
 
 
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # the threads are those of the bot
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # the bot's threads
 class TestEndOfAChild:
-    """What becomes of a session that is live when its process ends."""
+    """The fate of a session that is live when its process ends."""
 
     @pytest.fixture
     def child(self, bot: EmbeddedBot) -> Any:
@@ -171,14 +171,14 @@ class TestEndOfAChild:
 
 
 def test_a_client_that_is_sent_to_another_process() -> None:
-    """A client cannot be pickled, and says what to do instead."""
+    """A client cannot be pickled; the error names the alternative."""
     with pytest.raises(TypeError, match="Make a client in the other process"):
         pickle.dumps(RTVIClient(transport=MemoryTransport()))
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_what_a_child_returns(bot: EmbeddedBot) -> None:
-    """What calls return, and what they raise, reaches another process as it was."""
+    """Results and errors of calls reach another process unchanged."""
 
     def ask() -> Any:
         client = RTVIClient(transport=WebSocketTransport(bot.ws_url), enable_mic=False, speaker=NullSink())
