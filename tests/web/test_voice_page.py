@@ -1,4 +1,4 @@
-"""What a page that talks may not do, and what becomes of it."""
+"""Limits of a page that talks, and the consequences of breaking them."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def worker_of(server: WebServer) -> psutil.Process:
 
 @pytest.mark.parametrize("kind", ["gthread", "gevent", "werkzeug"])
 def test_pages_that_come_and_go(kind: str, serve_site: Callable[[str], tuple[WebServer, Talker]]) -> None:
-    """A question by voice is answered in time; pages that end in any way leave neither thread nor socket."""
+    """A question by voice is answered in time; pages that end in any way leave no thread and no socket."""
     server, user = serve_site(kind)
     page = user.talk()
     said = speech(1.0)

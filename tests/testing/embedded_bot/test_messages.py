@@ -189,7 +189,7 @@ def test_a_turn_of_0_3(talk: Talk) -> None:
 
 
 def messenger(version: str) -> tuple[Messenger, list[dict[str, Any]]]:
-    """Return a messenger of a bot of that version, and the list of what it has sent."""
+    """Return a messenger of a bot of that version, and the list of its messages."""
     sent: list[dict[str, Any]] = []
     return Messenger(BotVersion(version), sent.append), sent
 

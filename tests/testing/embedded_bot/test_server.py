@@ -50,7 +50,7 @@ def test_connections_are_served_beside_each_other() -> None:
 
 
 def test_no_descriptor_is_left(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """A connection waits until there is one; meanwhile the server looks for it now and then, and says so once."""
+    """A connection waits for a free descriptor; the server retries now and then, and logs it once."""
     failures: list[float] = []
     real, are_left = socket.socket.accept, threading.Event()
 
@@ -176,7 +176,7 @@ class Watched:
         alone = self._free.acquire(blocking=False)
         self.met = self.met or not alone
         self.calls.append(name)
-        threading.Event().wait(0.02)  # so that another thread can come in, if nothing keeps it out
+        threading.Event().wait(0.02)  # so that another thread can enter, if nothing keeps it out
         try:
             return getattr(self._watched, name)(*args)
         finally:

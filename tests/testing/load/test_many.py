@@ -167,13 +167,13 @@ class TestRunning:
         assert most == [3]
 
     def test_ramp_up(self, bot: EmbeddedBot) -> None:
-        """Sessions begin one after the other, at the given rate."""
+        """Sessions start one after the other, at the given rate."""
         with takes(2.0):
             report = run_many(lambda _: None, 6, bot.ws_url, spawn_rate=50)
         assert all(row.began >= row.number / 50 for row in report.rows)
 
     def test_ramp_up_after_a_wait(self, bot: EmbeddedBot) -> None:
-        """Sessions that waited for others begin at that rate, too."""
+        """Sessions that waited for others start at that rate, too."""
         together = threading.Barrier(4)
 
         def scenario(_: MeasuredClient) -> None:

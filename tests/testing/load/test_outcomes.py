@@ -30,7 +30,7 @@ def test_another_question_in_the_turn() -> None:
 
 
 def test_speech_that_goes_on() -> None:
-    """Speech that goes on is no other question, unless a call has asked one meanwhile."""
+    """Speech that continues is no other question, unless a call has asked one since."""
     outcomes = Outcomes()
     assert outcomes.note(1, time.monotonic(), given_up=True, in_speech=True)
     assert not outcomes.note(1, time.monotonic() + 60.0, given_up=False)
@@ -39,7 +39,7 @@ def test_speech_that_goes_on() -> None:
 
 
 def test_not_heard() -> None:
-    """A later turn of what was said before is of that question, which was reported."""
+    """A later turn with earlier speech belongs to the reported question."""
     outcomes, asked = Outcomes(), time.monotonic()
     outcomes.not_heard(1)
     assert outcomes.note(1, asked, given_up=False)
@@ -49,7 +49,9 @@ def test_not_heard() -> None:
 
 
 def test_not_heard_in_time() -> None:
-    """If it is not known when a turn was said, the first one is of what was given up, if nothing was said since."""
+    """If the time of a turn's speech is unknown, the first turn belongs to the abandoned question, if nothing was said
+    since.
+    """
     outcomes = Outcomes()
     assert outcomes.note(1, None, given_up=False)
     outcomes.not_heard(1)

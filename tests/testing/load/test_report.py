@@ -88,7 +88,7 @@ class TestSides:
         assert [json.loads(each.to_json())["unanswered"] for each in (report, silent, overloaded())] == [42, 1, 1]
 
     def test_a_late_process(self) -> None:
-        """What this process was late with is told, and how late the thread was that sends."""
+        """The delays of this process are reported, and the lateness of the sending thread."""
         report = overloaded()
         late = attrs.evolve(report.rows[0], audio=RowAudio(sent=5.0, late=2.0, max_delay=1.5))
         lines = str(attrs.evolve(report, rows=(late, *report.rows[1:]))).splitlines()

@@ -1,4 +1,4 @@
-"""What an error says of a key or a word that is not known."""
+"""Errors about unknown keys and words."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Fault = Callable[..., str]
     ],
 )
 def test_hints(fault: Fault, text: str, end: str) -> None:
-    """An error has the nearest name, or all, and says what is to be quoted."""
+    """An error has the nearest name, or all names, and asks for quotes where they are needed."""
     assert end in fault(f"name: a\nturns: []\n{text}\n")
 
 

@@ -1,4 +1,4 @@
-"""Runs of scenarios: connecting, doors, recordings, and what they need of the bot."""
+"""Runs of scenarios: connecting, doors, recordings, and their demands on the bot."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_bot_that_starts(tmp_path: Path, door: Any) -> None:
 
 
 def test_wrong_arguments(tmp_path: Path) -> None:
-    """What cannot be used is raised where it is given."""
+    """Unusable arguments raise in the call that takes them."""
     scenario = scenario_of(tmp_path, HELLO)
     with pytest.raises(InvalidTransportParamsError):
         scenario.run("ftp://bot.example")
@@ -132,7 +132,7 @@ def test_several_runs_leave_nothing(tmp_path: Path) -> None:
 
 
 def test_imports() -> None:
-    """The tools for tests import neither PyYAML nor numpy by themselves."""
+    """The tools for tests do not import PyYAML or numpy by themselves."""
     code = "import sys, rtvi_sync.testing as t; t.scenarios; print({'yaml', 'numpy', 'mcp'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=GUARD, check=True)
     assert done.stdout == "set()\n"
