@@ -231,7 +231,7 @@ def test_a_live_bot(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_marker_that_is_neither(run: Run) -> None:
-    """A value other than True and False would let a test of a live bot run against the scripted one."""
+    """A value other than True and False is refused: it would let a test of a live bot run against the scripted one."""
     wrong = run(
         """
         import pytest
@@ -459,9 +459,7 @@ def test_the_token_and_the_marker(run: Run) -> None:
 
 
 def test_the_transport(run: Run, pytester: pytest.Pytester) -> None:
-    """--rtvi-transport, or the ini file, names the transport, also for the embedded bot; the test's own has
-    precedence.
-    """
+    """--rtvi-transport, or the ini file, names the transport, even for the embedded bot; the test's own wins."""
     code = """
         import pytest
 
@@ -729,9 +727,7 @@ def test_every_test_keeps_its_recording(run: Run, pytester: pytest.Pytester) -> 
 
 
 def test_no_two_tests_share_a_recording(run: Run, pytester: pytest.Pytester) -> None:
-    """Tests whose names differ only in characters that no file name has, or are too long for one, have separate
-    recordings.
-    """
+    """Tests have separate recordings, even if their names differ only in forbidden characters or are too long."""
     names = ["yes?", "yes!", "\u00e9" * 200, "a" + "x" * 300, "b" + "x" * 300]
     run(
         f"""

@@ -104,7 +104,7 @@ def test_a_close_frame_without_a_code(talk, tmp_path):
 
 
 def test_a_client_that_asks_nothing_is_told(talk):
-    """A message that does not arrive within the timeout is a mismatch, and the bot speaks nevertheless."""
+    """A client that sends nothing within the timeout is a mismatch, and the bot speaks nevertheless."""
     with ReplayBot(talk, pace="fast", timeout=0.1) as bot, connect(bot.ws_url, **OPTIONS) as client:
         client.wait_for("bot_llm_text", timeout=GUARD)
     assert bot.mismatches[0].received is None

@@ -139,7 +139,7 @@ def test_a_greeting_that_was_taken_is_no_part_of_it() -> None:
 
 
 def test_a_bot_hangs_up_during_its_answer() -> None:
-    """The talk has the partial answer."""
+    """A talk that the bot ends during its answer has the partial answer."""
     with (
         EmbeddedBot(replies={"bye": "Good bye and thank you"}, faults=[Fault("close", "bye")]) as bot,
         connect(bot.base_url, text_only=True) as client,
@@ -215,7 +215,7 @@ def test_an_error_of_the_caller(client: RTVIClient) -> None:
 
 
 def test_a_bot_that_does_not_answer() -> None:
-    """The limit applies to each line."""
+    """The time limit applies to each line."""
     with (
         EmbeddedBot(handler=lambda _, message: message["type"] == "send-text") as bot,
         connect(bot.base_url, text_only=True) as client,

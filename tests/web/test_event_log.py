@@ -32,9 +32,7 @@ def filled(count: int, *, keep: int = 100) -> EventLog:
 
 
 def test_words_that_are_being_sent() -> None:
-    """The words of a send that succeeds precede messages that arrived during it; the words of a failed send do not
-    appear.
-    """
+    """The words of a successful send precede messages that arrived during it; those of a failed one do not appear."""
     log = EventLog(100)
 
     def fail() -> None:

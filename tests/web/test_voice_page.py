@@ -1,4 +1,4 @@
-"""Limits of a page that talks, and the consequences of breaking them."""
+"""Limits of a page that talks, and how the server enforces them."""
 
 from __future__ import annotations
 

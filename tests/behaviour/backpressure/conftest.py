@@ -27,9 +27,7 @@ BY_TRANSPORT = pytest.mark.parametrize(
 
 @attrs.frozen
 class BotProcess:
-    """A flooding bot. A stopped one behaves like a frozen machine: its kernel accepts a little data, the bot reads
-    none.
-    """
+    """A flooding bot. A stopped one is like a frozen machine: its kernel accepts a little data, the bot none."""
 
     ws_url: str
     process: subprocess.Popen[str]

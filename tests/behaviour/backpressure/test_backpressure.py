@@ -96,8 +96,7 @@ def test_a_flood_that_nobody_listens_to_costs_nothing(bot: BotProcess) -> None:
 
 
 def test_a_handler_that_hangs(bot: BotProcess) -> None:
-    """The queue of a handler is bounded by bytes: over the limit the session ends with an error, and memory follows
-    it.
+    """A handler's queue is bounded by bytes: over the limit the session ends with an error. Memory follows the limit.
     """
     release = threading.Event()
     client = client_of(bot, max_queued_bytes=4 * MB)

@@ -193,7 +193,7 @@ class LeavesASocket(LineTransport):
         super().disconnect()
 
 
-# Each broken transport, and the error that finds it.
+# Each broken transport, and the test that finds its mistake.
 MISTAKES: list[tuple[type[Transport], str]] = [
     (TellsTheEndTwice, "test_the_other_side_ends[end]"),
     (KeepsTheEndToItself, "test_the_other_side_ends[cut]"),

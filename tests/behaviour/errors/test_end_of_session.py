@@ -95,9 +95,7 @@ class WatchedSource:
 
 
 def test_as_a_question_is_about_to_be_said() -> None:
-    """If the session ends at any moment while `ask()` checks its source, the error does not blame the source or a
-    device.
-    """
+    """A session that ends while `ask()` checks its source raises an error that blames no source or device."""
     for number in itertools.count(1):
         transport = MemoryTransport(audio=True)
         with RTVIClient(transport=transport, mic=False, speaker=False, connect_timeout=GUARD) as client:

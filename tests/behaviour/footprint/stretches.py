@@ -1,9 +1,9 @@
 """Stretches of work between marks: `python -m tests.behaviour.footprint.stretches WS_URL TIMES`, TIMES as much of each.
 
 callgrind counts instructions and strace system calls, between the marks. A mark is a call that nothing else makes; one
-precedes each stretch and one follows it. Prints the name and number of each stretch, in order, as JSON: `[name,
-number]`. The server is the one of the benchmarks. JSON and masks are made without orjson and without the extension
-module of websockets, whether or not they are installed.
+precedes each stretch and one follows it. Prints a list with `[name, number]` of each stretch, in order, as
+JSON. The server is the one of the benchmarks. JSON and masks are made without orjson and without the extension module
+of websockets, whether or not they are installed.
 """
 
 from __future__ import annotations

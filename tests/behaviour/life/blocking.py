@@ -110,9 +110,7 @@ def entering() -> Iterator[Blocked]:
 
 @contextmanager
 def mute_server() -> Iterator[tuple[str, Callable[[], object]]]:
-    """Yield the URL of an endpoint that never answers, and a function that returns true once a connection has
-    arrived.
-    """
+    """Yield the URL of an endpoint that never answers, and a function that returns true after a connection."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}/start"
         yield url, lambda: select.select([server], [], [], 0)[0]

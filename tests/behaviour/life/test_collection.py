@@ -97,9 +97,7 @@ class TestCollection:
         "how", [{"events": "manual"}, {"reconnect": ReconnectPolicy()}], ids=["manual", "reconnect"]
     )
     def test_dropped_after_an_attempt_that_failed(self, how: dict[str, Any]) -> None:
-        """The traceback of a failed `connect()` passes through functions that hold the client; the stored error does
-        not.
-        """
+        """The traceback of a failed `connect()` holds the client through its frames; the stored error does not."""
 
         def build() -> RTVIClient:
             client = RTVIClient(transport=UnluckyTransport(), connect_timeout=GUARD, **how)

@@ -66,7 +66,7 @@ def test_an_answer_among_events() -> None:
 
 @pytest.mark.parametrize("type_", ["llm-function-call-in-progress", "llm-function-call"])
 def test_a_function_call_among_events(connected: tuple[RTVIClient, list[Any]], type_: str) -> None:
-    """A function that the bot calls runs after the handlers of earlier messages, and before the handlers of later ones."""
+    """A function that the bot calls runs after the handlers for earlier messages, and before those for later ones."""
     client, heard = connected
     client.on(RTVIEvent(type_), lambda: heard.append("announced"))
     client.register_function_call_handler("tool", lambda call: heard.append("called"))

@@ -1,6 +1,4 @@
-"""The look-up of known vulnerabilities in `run.py lint`: findings fail it, and it reports checks that it cannot
-make.
-"""
+"""The look-up of known vulnerabilities in `run.py lint`: it fails on findings, and names unaudited packages."""
 
 from __future__ import annotations
 

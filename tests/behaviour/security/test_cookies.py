@@ -90,9 +90,7 @@ def test_cookies_that_need_tls(bot: EmbeddedBot) -> None:
 
 
 def test_a_cookie_of_the_application_s_own(bot: EmbeddedBot) -> None:
-    """A cookie that the application gives to the transport is sent as well, and takes precedence over one of that
-    name.
-    """
+    """An application's cookie in the transport's headers is sent too, and takes precedence over one of that name."""
     with Front(bot.ws_url, ANSWER, "Set-Cookie: a=theirs; Path=/", "Set-Cookie: b=theirs; Path=/") as front:
         transport = WebSocketTransport(headers={"cookie": "c=mine; a=mine"})
         connect(f"http://127.0.0.1:{front.port}/start", transport=transport, **OPTIONS).close()

@@ -58,7 +58,7 @@ def attempt(client: RTVIClient, call: Any = None) -> None:
 
 
 def test_from_the_endpoint_to_the_bot() -> None:
-    """The bot gets the token and the transport's headers, and the endpoint only its own secrets."""
+    """The bot gets only the token and the transport's headers, and the endpoint only its own secrets."""
     with Acceptor("Set-Cookie: a=cookie; Domain=127.0.0.1", after=CLOSE) as bot:
         answer = f'{{"ws_url": "ws://{bot.authority}/", "token": "for-the-bot"}}'
         with Recorder("200 OK", answer.encode()) as endpoint:

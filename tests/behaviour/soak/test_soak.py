@@ -25,9 +25,7 @@ MINUTE = 60.0
 
 
 def an_hour(**changes: Callable[[float], float]) -> list[Sample]:
-    """Return samples of one hour, three quiet moments a minute, with noise; `changes` adds further values at given
-    times.
-    """
+    """Return samples of one hour, three quiet moments a minute, with noise; `changes` adds values at given times."""
     rng = random.Random(1)
     quiet = [
         Sample(

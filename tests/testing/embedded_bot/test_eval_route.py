@@ -86,7 +86,7 @@ def test_a_silent_bot(flags: dict[str, bool]) -> None:
 
 
 def test_controls() -> None:
-    """The context is replaced, options without effect are kept, no control is answered, and a cancelled bot leaves."""
+    """The context is replaced, controls without effect are kept, no control is answered, and a cancelled bot leaves."""
     with EmbeddedBot() as bot, client_of(bot) as client:
         session = bot.wait_for_session()
         client.control("eval-context", {"messages": [{"role": "user", "content": "hi"}]})

@@ -193,7 +193,7 @@ def hear(client: MeasuredClient, session: BotSession) -> None:
 
 
 def test_several_questions_in_one_turn() -> None:
-    """Questions that a hanging bot leaves unanswered form one turn. Each has failed, or is answered in the end."""
+    """Questions to a hanging bot share one turn. Each of them fails, or is answered in the end."""
     source = ToneSource(duration=0.2)
     with talk(speech_threshold=1e9) as (client, reported, session):
         hear(client, session)
@@ -287,7 +287,8 @@ def test_other_errors(options: dict[str, Any], error: type[RTVIError]) -> None:
 
 
 def test_a_session_that_the_client_ends_by_itself() -> None:
-    """The question of wait_for_answer() has failed, too, if the bot does not keep to the protocol."""
+    """The question of wait_for_answer() fails, too, if the client ends the session because the bot breaks the protocol.
+    """
     with talk(handler=break_protocol) as (client, reported, _):
         client.send_text("Well?", audio_response=False)
         with pytest.raises(DisconnectedError) as raised:

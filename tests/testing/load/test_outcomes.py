@@ -30,7 +30,7 @@ def test_another_question_in_the_turn() -> None:
 
 
 def test_speech_that_goes_on() -> None:
-    """Speech that continues is no other question, unless a call has asked one since."""
+    """Speech that continues belongs to the same question, unless a call has asked another one since."""
     outcomes = Outcomes()
     assert outcomes.note(1, time.monotonic(), given_up=True, in_speech=True)
     assert not outcomes.note(1, time.monotonic() + 60.0, given_up=False)
@@ -39,7 +39,8 @@ def test_speech_that_goes_on() -> None:
 
 
 def test_not_heard() -> None:
-    """A later turn with earlier speech belongs to the reported question."""
+    """A later turn with the speech of an unheard question belongs to that question, whose failure is already reported.
+    """
     outcomes, asked = Outcomes(), time.monotonic()
     outcomes.not_heard(1)
     assert outcomes.note(1, asked, given_up=False)
@@ -49,9 +50,7 @@ def test_not_heard() -> None:
 
 
 def test_not_heard_in_time() -> None:
-    """If the time of a turn's speech is unknown, the first turn belongs to the abandoned question, if nothing was said
-    since.
-    """
+    """A turn of unknown time belongs to the unheard question if it is the first one and nothing was said since."""
     outcomes = Outcomes()
     assert outcomes.note(1, None, given_up=False)
     outcomes.not_heard(1)

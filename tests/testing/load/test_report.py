@@ -88,7 +88,7 @@ class TestSides:
         assert [json.loads(each.to_json())["unanswered"] for each in (report, silent, overloaded())] == [42, 1, 1]
 
     def test_a_late_process(self) -> None:
-        """The delays of this process are reported, and the lateness of the sending thread."""
+        """The report shows how late this process sent audio, and how late the sending thread ran."""
         report = overloaded()
         late = attrs.evolve(report.rows[0], audio=RowAudio(sent=5.0, late=2.0, max_delay=1.5))
         lines = str(attrs.evolve(report, rows=(late, *report.rows[1:]))).splitlines()

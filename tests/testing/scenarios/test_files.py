@@ -162,7 +162,7 @@ def test_no_file(tmp_path: Path, name: str, text: str) -> None:
 
 
 def test_a_manifest(fault: Fault) -> None:
-    """A manifest of a suite is recognised, and the error names it."""
+    """A manifest of a suite is not a scenario, and the error calls it a manifest."""
     assert "a manifest of `pipecat eval suite`" in fault("bots_dir: x\nsuite:\n  - {bot: a.py, scenarios: [a]}\n")
 
 

@@ -36,7 +36,7 @@ def test_a_call_behind_the_answer() -> None:
 
 
 def test_from_the_start_of_the_turn() -> None:
-    """With `check_from: turn_start` skipped events count once, except those from before the turn."""
+    """With `check_from: turn_start`, skipped events of the same turn count, once each."""
     rig = sent(called(1, "look"), called(1, "find"), written(2, "Rain"))
     calls = [expected("function_call", calls=[name], check_from="turn_start") for name in ("find", "look", "look")]
     assert kinds(rig.match(expected("llm_response"), *calls)) == [*["passed"] * 3, "missing_function_call"]
@@ -94,7 +94,7 @@ def test_what_came_before_the_end_counts() -> None:
 
 
 def test_what_came_in_time_but_is_looked_at_late() -> None:
-    """An event counts by its own time, even if a slow judge was busy then."""
+    """An event counts by its own time, even if a slow judge delays the check."""
     rig = sent(written(1, "Hi"), event(2, STARTED), event(4, STOPPED), verdicts=[("yes", 9.0)])
     limit = {"within_ms": 3000}
     names = expected("bot_started_speaking", **limit), expected("bot_stopped_speaking", **limit)
@@ -150,7 +150,7 @@ def test_transcriptions_add_up() -> None:
 
 
 def test_absent() -> None:
-    """No event of the type for the time after the send; an event is reported at once."""
+    """No event of the type may arrive for a time after the send; an event that arrives fails at once."""
     rig = sent(written(1, "Hi"), called(3, "look", {"city": "Oslo"}))
     assert kinds(rig.match(expected("function_call", absent=True, within_ms=2900))) == ["passed"]
     assert rig.now == 2.9
@@ -160,7 +160,7 @@ def test_absent() -> None:
 
 
 def test_absent_at_the_end_of_the_call() -> None:
-    """After the end of the call no event arrives."""
+    """At the end of the call, absence is certain: the expectation passes at once."""
     rig = sent(ends_at=1)
     assert (
         rig.match(expected("llm_response", absent=True))[0].matched == "no llm_response before the bot ended the call"
@@ -392,9 +392,7 @@ def test_without_a_judge() -> None:
 
 
 def test_what_a_door_may_not_tell() -> None:
-    """The check uses the events so far: an event that is there is checked, else it is unsupported; no other is
-    skipped.
-    """
+    """An event that a door may not report is checked if it has arrived, else it is unsupported; no other is skipped."""
     rig = sent(marked(1, "✓ Hi"), written(2, "Hi"))
     rig.wait(3)
     assert rig.answer_now(expected("vad_user_started_speaking")).verdict == "unsupported"

@@ -123,8 +123,7 @@ def test_the_report() -> None:
 
 
 def test_junit() -> None:
-    """Failures have reason and kind; expectations that were not judged, or not reported by the bot, are skipped with
-    the reason.
+    """Failures have reason and kind; expectations without a judge or a report of the bot are skipped, with the reason.
     """
     text = junit([PASSED, FAILED, NOT_JUDGED, UNSUPPORTED, result(turn("failed"), name="odd \x1b[31m/ca\x00se")])
     suite = ElementTree.fromstring(text)[0]
@@ -143,7 +142,7 @@ def test_junit() -> None:
 
 
 def test_junit_of_a_run_that_was_ended() -> None:
-    """Scenarios that were not run are no success."""
+    """Scenarios that were not run count as skipped."""
     suite = ElementTree.fromstring(junit([PASSED], ["file/other", "single"]))[0]
     assert [suite.get(key) for key in ("tests", "failures", "skipped")] == ["3", "0", "2"]
     assert [(case.get("classname"), case.get("name")) for case in suite][1:] == [("file", "other"), ("", "single")]

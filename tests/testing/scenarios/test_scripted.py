@@ -32,9 +32,7 @@ def bot() -> Iterator[EmbeddedBot]:
 
 
 def test_turns(bot: EmbeddedBot, tmp_path: Path) -> None:
-    """Each turn is sent when the bot is silent, and a failure ends the scenario unless the turn allows it to
-    continue.
-    """
+    """Each turn is sent when the bot is silent, and a failure ends the scenario unless the scenario continues."""
     turns = """
 turns:
   - user: One
@@ -237,7 +235,7 @@ def test_the_bot_ends_the_call(tmp_path: Path) -> None:
 
 
 def test_a_client_of_ones_own(bot: EmbeddedBot, tmp_path: Path) -> None:
-    """The session of a client stays open; expectations that need other options of the session are unsupported."""
+    """The session of the caller's client stays open; an event that its options leave out is unsupported."""
     scenario = scenario_of(tmp_path, "turns: [{user: Hi, expect: [{event: image}, {event: llm_response}]}]")
     with connect(bot.base_url, transport="eval", text_only=True) as client:
         assert statuses(scenario.run(client, timeout=GUARD)) == [("unsupported", {0: "unsupported", 1: "passed"})]

@@ -184,9 +184,7 @@ def test_callers_that_fail(bot: EmbeddedBot, tmp_path: Path) -> None:
 
 
 def test_what_a_client_cannot(bot: EmbeddedBot, tmp_path: Path) -> None:
-    """One session is no three runs, and a client without turns holds no conversation: the result is not a pass or a
-    failure.
-    """
+    """Three runs in one session, and a run without turns, are unsupported."""
     for runs, track_turns, told in ((3, True, "pass the URL"), (1, False, "track_turns=False")):
         scenario = scenario_of(tmp_path, f"{CALLER}runs: {runs}")
         with connect(bot.base_url, transport="eval", text_only=True, track_turns=track_turns) as client:
