@@ -1,4 +1,4 @@
-"""The plugin of pytest, in runs of pytest of its own."""
+"""The plugin of pytest, in separate runs of pytest."""
 
 from __future__ import annotations
 
@@ -485,7 +485,7 @@ def test_the_transport(run: Run, pytester: pytest.Pytester) -> None:
 
 
 def test_several_transports(run: Run) -> None:
-    """The summary has the latencies of each beside the others, if the tests have used more than one."""
+    """The summary has the latencies of each transport side by side, if the tests have used more than one."""
     code = """
         import pytest
         from rtvi_sync.media import ToneSource
@@ -814,7 +814,7 @@ def test_a_baseline_that_cannot_judge(run: Run, baseline: Path) -> None:
 
 
 def test_a_baseline_that_is_none(run: Run, baseline: Path, pytester: pytest.Pytester) -> None:
-    """A mistake in the option is told before any test runs, in one line that names it."""
+    """A mistake in the option is reported before any test runs, in one line that names it."""
     (pytester.path / "empty").mkdir()
     for options in (
         ("--rtvi-baseline", "missing"),

@@ -46,7 +46,7 @@ def client(bot: EmbeddedBot) -> Iterator[RTVIClient]:
 
 
 def test_a_caller_has_nothing_more_to_say(client: RTVIClient) -> None:
-    """Each line sees the turns before it, and the session goes on after the last one."""
+    """Each line sees the turns before it, and the session continues after the last one."""
     seen: list[tuple[Turn, ...]] = []
 
     def caller(turns: tuple[Turn, ...]) -> str | None:
@@ -226,7 +226,7 @@ def test_a_bot_that_does_not_answer() -> None:
 
 @pytest.mark.parametrize(("line", "error"), [("", ValueError), (5, TypeError), (["Hello"], TypeError)])
 def test_what_is_no_line(client: RTVIClient, line: Any, error: type[Exception]) -> None:
-    """Whatever else the function returns is an error that names it."""
+    """Any other result of the function is an error that names it."""
     with pytest.raises(error, match=r"what next_line returns must be a text .* or None, not"):
         simulate(client, lambda turns: line, timeout=GUARD)
 

@@ -32,7 +32,7 @@ def filled(count: int, *, keep: int = 100) -> EventLog:
 
 
 def test_words_that_are_being_sent() -> None:
-    """The words of a successful send precede messages that arrived during it; those of a failed one do not appear."""
+    """The words of a successful send precede messages that arrived during it; a failed send leaves none."""
     log = EventLog(100)
 
     def fail() -> None:
@@ -70,7 +70,7 @@ def test_a_log_keeps_the_last_events_and_counts_the_others() -> None:
 
 
 def test_a_log_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Large events push out more of the others; the newest stays, whatever its size."""
+    """Large events push out more of the older ones; the newest stays, at any size."""
     limits.patch(monkeypatch, event_log=1000)
     log = EventLog(1000)
     for text in ("1", "2", "3" * 980):

@@ -57,7 +57,7 @@ def test_an_interruption_empties_the_page(serve: Serve) -> None:
 
 
 def test_text_and_its_answer_by_voice(serve: Serve) -> None:
-    """A page that talks may type too; all pages are told."""
+    """A page that talks may type too; all pages get the text."""
     user = serve().user()
     page = user.talk()
     page.send({"type": "text", "text": "Hello!"})

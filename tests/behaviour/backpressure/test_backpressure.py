@@ -96,8 +96,7 @@ def test_a_flood_that_nobody_listens_to_costs_nothing(bot: BotProcess) -> None:
 
 
 def test_a_handler_that_hangs(bot: BotProcess) -> None:
-    """A handler's queue is bounded by bytes: over the limit the session ends with an error. Memory follows the limit.
-    """
+    """A handler's queue is bounded by bytes: over the limit the session ends with an error, and memory stays low."""
     release = threading.Event()
     client = client_of(bot, max_queued_bytes=4 * MB)
     ended = ending_of(client)
@@ -237,7 +236,7 @@ def test_a_frozen_server_and_messages(bot: BotProcess) -> None:
 
 
 def test_a_frozen_server_is_found_dead(bot: BotProcess) -> None:
-    """A server that takes nothing while something waits is given up after `stall_timeout`."""
+    """A server that reads nothing while data waits counts as dead after `stall_timeout`."""
     client = client_of(bot, transport={"stall_timeout": 0.3})
     ended = ending_of(client)
     client.connect()

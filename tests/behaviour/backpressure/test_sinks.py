@@ -122,7 +122,7 @@ def test_a_slow_sink_gets_what_came_at_once(bot: BotProcess, seconds: float) -> 
 
 
 class GatedSink(OwnSink):
-    """A sink of the application that takes nothing before it is told to."""
+    """A sink of the application that accepts nothing before the test opens it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -134,7 +134,7 @@ class GatedSink(OwnSink):
 
 
 class GatedRecorder(WavSink):
-    """A file that takes nothing before it is told to."""
+    """A file that accepts nothing before the test opens it."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -221,7 +221,7 @@ def test_a_process_that_is_stopped(bot: BotProcess, tmp_path: Path) -> None:
     assert audio_of(path) == speech(8)
 
 
-# Clients that record and end themselves, each in a process of its own, when their file was given some bytes.
+# Clients that record and end themselves, each in its own process, once their file has received some bytes.
 _KILLED = """
     import os, resource, signal, sys, threading
     from rtvi_sync import RTVIClient, WebSocketTransport

@@ -132,7 +132,7 @@ def test_memory(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_websocket(caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever happens at once over real connections, nothing hangs, and the client is as good as new afterwards."""
+    """Under any concurrency over real connections nothing hangs, and the client is as good as new afterwards."""
     with EmbeddedBot() as bot:
         client = RTVIClient(
             transport=WebSocketTransport(bot.ws_url), mic=SilenceSource(), speaker=NullSink(), connect_timeout=2.0

@@ -159,7 +159,7 @@ def test_ten_thousand_messages(unhandled: list[Any], caplog: pytest.LogCaptureFi
                     if number % 5000 == 0:
                         assert client.send_client_request("still there?", number) == number
 
-            # On the main thread each message would be received on a thread of its own.
+            # On the main thread, the transport would start a thread to receive each message.
             InThread(speak).get(6 * GUARD)
             assert client.state is TransportState.READY
             assert client.send_client_request("ping", {"a": [1]}) == {"a": [1]}

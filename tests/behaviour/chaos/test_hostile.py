@@ -142,7 +142,7 @@ def test_a_receiver_of_one_client_costs_no_other_anything() -> None:
 @pytest.mark.skipif(sys.version_info[:2] == (3, 12), reason="Python 3.12 starts no thread at its exit")
 @pytest.mark.parametrize("quick", ["none", "on_transport_state_changed", "on_turn_ended"])
 def test_the_exit_of_many_sessions_has_one_limit(quick: str) -> None:
-    """A program that exits with sessions whose handlers block ends in the time of one, whatever else is delivered."""
+    """A program that exits with several sessions whose handlers block takes the exit time of one session."""
     script = f"""
         import time
         from rtvi_sync import MemoryTransport, RTVIClient

@@ -111,7 +111,7 @@ def test_media_that_do_not_start(far: FarEnd, client: RTVIClient, break_method: 
 def test_while_the_session_lasts(
     far: FarEnd, client: RTVIClient, break_method: Any, monkeypatch: Any, method: str, call: Any
 ) -> None:
-    """An exception on the caller's thread reaches the caller unchanged, and the session goes on."""
+    """An exception on the caller's thread reaches the caller unchanged, and the session continues."""
     client.connect(far.auth_bundle)
     break_method(method, OutOfPaperError("Out of paper."))
     with running(lambda: call(client)) as outcome, pytest.raises(OutOfPaperError):
@@ -135,7 +135,7 @@ def test_playback_that_cannot_be_interrupted(
 def test_an_end_that_fails(
     far: FarEnd, client: RTVIClient, break_method: Any, monkeypatch: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """disconnect() logs it, returns, and tells the end; the client connects again."""
+    """disconnect() logs the error, returns, and reports the end; the client connects again."""
     break_method("disconnect", OutOfPaperError("Out of paper."))
     client.connect(far.auth_bundle)
     with client.events("disconnected", timeout=GUARD) as events, caplog.at_level(logging.ERROR):

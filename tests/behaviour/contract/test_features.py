@@ -108,7 +108,7 @@ def test_config(connected: Any) -> None:
 
 
 def test_actions(connected: Any) -> None:
-    """Actions are described and done; one that is never answered times out, and the session goes on."""
+    """Actions are described and done; an unanswered action times out, and the session continues."""
     with connected(OldBot()) as client:
         assert client.describe_actions().data["actions"][0]["action"] == "say"
         arguments = [{"name": "text", "value": "ü"}]

@@ -1,4 +1,4 @@
-"""Calls whose session ends at the worst moment tell how it ended: code, reason and initiator."""
+"""Calls whose session ends at the worst moment report the end: code, reason and initiator."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ CALLS: dict[str, Callable[[RTVIClient], Any]] = {
 
 
 def check(error: RTVIError) -> None:
-    """Check that an error tells how the session ended."""
+    """Check that an error reports how the session ended."""
     assert isinstance(error, DisconnectedError), repr(error)
     assert (error.code, error.reason, error.initiator) == (1008, "out of money", "server")
     assert "out of money" in str(error)

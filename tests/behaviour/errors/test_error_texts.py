@@ -71,7 +71,7 @@ class Rig:
         return f"http://ada:{SECRET}@{proxy.authority}"
 
     def raw_proxy(self, handler: Callable[[Peer], object]) -> str:
-        """Start a server that is said to be a proxy; its URL."""
+        """Start a server that poses as a proxy; return its URL."""
         server = self._stack.enter_context(Server(handler))
         self.names["<proxy>"] = server.authority
         return f"http://ada:{SECRET}@{server.authority}"

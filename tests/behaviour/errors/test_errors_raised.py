@@ -39,7 +39,7 @@ ACTION = {"service": "llm", "action": "run"}
 
 
 def refusing_bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[RTVIMessage]:
-    """Yield a bot with a config and actions that refuses whatever it is asked."""
+    """Yield a bot with a config and actions that refuses all requests."""
     if message.type == "client-ready":
         yield RTVIMessage("bot-ready", {"version": "1.0.0", "config": []}, message.id)
     else:
@@ -59,7 +59,7 @@ def raised_by(call: Callable[[], object]) -> RTVIError:
 
 
 def connected(bot: Any, call: Callable[[RTVIClient], object]) -> RTVIError:
-    """Return the error of a call in a session with `bot`, which goes on."""
+    """Return the error of a call in a session with `bot`, which continues."""
     with memory_client(bot) as client:
         error = raised_by(lambda: call(client))
         assert client.state is TransportState.READY

@@ -48,7 +48,7 @@ def format_table(tally: Tally) -> list[str]:
 
 
 def run_scenarios(scenarios: Iterable[Scenario]) -> tuple[list[str], Tally]:
-    """Run the scenarios, each with a bot and a client of its own. Return the failures and the tally."""
+    """Run the scenarios, each with its own bot and client. Return the failures and the tally."""
     scenarios = list(scenarios)
     for transport_class in {scenario.transport_class for scenario in scenarios}:
         for secure in (False, True):

@@ -95,14 +95,14 @@ def of_session(name: str, peer: type[Peer], url: str) -> Iterator[Stretch]:
 
 def main(url: str, times: int) -> None:
     """Do it all."""
-    # Where all is slow because it is watched, threads would go to and fro for that alone.
+    # Under observation all is slow, and threads would switch back and forth for that reason alone.
     sys.setswitchinterval(1.0)
     done = []
     for stretches in (of_parts(), of_session("ours", OURS, url), of_session("ref", REF, url)):
         for name, number, work in stretches:
             work(number)
             gc.collect()
-            gc.freeze()  # whatever lives is not looked at again
+            gc.freeze()  # objects that exist now are not visited again
             os.getppid()
             work(number * times)
             os.getppid()

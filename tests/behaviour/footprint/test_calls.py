@@ -75,7 +75,7 @@ def test_an_event() -> None:
 
 
 def test_a_connect(url: str) -> None:
-    """`connect()` on the main thread takes few calls, once all is imported and the threads are there."""
+    """`connect()` on the main thread takes few calls, once all modules are imported and the threads exist."""
     counts = []
     with counting() as calls:
         client = client_of(url)

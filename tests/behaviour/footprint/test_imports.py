@@ -39,7 +39,7 @@ def test_import_is_quick(tmp_path: Path) -> None:
     """Importing a WebSocket client takes under twice the time of the package's four dependencies."""
 
     def seconds_to(code: str) -> float:
-        # Installed packages are compiled once; so is everything here, whatever the environment says about it.
+        # Installed packages are compiled once; so is all code here, regardless of the environment's settings.
         compiled = {"PYTHONPYCACHEPREFIX": str(tmp_path), "PYTHONDONTWRITEBYTECODE": ""}
         timed = f"import time; began = time.perf_counter(); {code}; print(time.perf_counter() - began)"
         return float(run(timed, **compiled))

@@ -52,7 +52,7 @@ def interrupt(url: str, count: int) -> dict[str, int]:
                 times.append(time.perf_counter() - began)
                 client.disconnect()
                 continue
-            # Two thirds at the end, the others anywhere.
+            # Two thirds at the end, a third anywhere.
             moment = statistics.median(times[-50:]) * (rng.uniform(0.8, 1.1) if rng.random() < 0.67 else rng.random())
             striker = threading.Timer(moment, os.kill, (os.getpid(), signal.SIGINT))
             returned, struck = False, False

@@ -266,7 +266,7 @@ def tell(*words: object) -> None:
 
 
 def tell_when_blocked(reached: Callable[[], object] = lambda: True) -> None:
-    """Tell when the call has got to where it blocks, and the main thread has slept at one place for a while."""
+    """Report when the call blocks, and the main thread has slept at one place for a while."""
     until(reached)
     until(thread_sleeps())
     tell("blocked")

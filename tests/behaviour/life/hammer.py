@@ -154,7 +154,7 @@ class Reactions:
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
         self._busy = threading.local()
-        self.under_way: list[RTVIClient] = []  # one for each that is at work now, on whatever thread
+        self.under_way: list[RTVIClient] = []  # one for each call in progress, on any thread
         self.count = 0
 
     def react(self, client: RTVIClient) -> None:

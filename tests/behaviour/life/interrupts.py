@@ -107,7 +107,7 @@ class Striker:
             self._over = frame is self._outermost
             self._before.pop(frame, None)
             return self._trace
-        # A generator that goes on is entered in a block of its own, which a trace function cannot raise in.
+        # A resumed generator starts in a block of its own, where a trace function cannot raise.
         enters = event == "call" and not frame.f_code.co_flags & inspect.CO_GENERATOR
         if enters or self._is_moment(frame):
             self.count += 1
@@ -233,7 +233,7 @@ def check(client: RTVIClient, call: Call, striker: Striker) -> bool:
     if whole:
         assert call.leaves(striker), "it has left a session"
     elif client.state is not TransportState.DISCONNECTED:
-        # The end goes on in the background; and a call that has returned has started a bot.
+        # The end continues in the background, and a call that has returned has started a bot.
         started = client.state is TransportState.AUTHENTICATED and call.leaves(striker)
         assert started or client.state is TransportState.DISCONNECTING, f"it has left the state {client.state.value}"
     if call.closes and not whole:

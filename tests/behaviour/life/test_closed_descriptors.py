@@ -274,8 +274,9 @@ def test_a_session_over_webrtc(far_loop: FarLoop) -> None:
 
 
 def test_a_process_that_becomes_a_daemon(tmp_path: Path) -> None:
-    """Forks twice, closes all descriptors and redirects the standard ones: the daemon's own sessions work, and the
-    session from before the fork is the parent's, which goes on."""
+    """A daemon that has forked twice, closed all descriptors and redirected the standard ones can open sessions; the
+    parent's earlier session continues.
+    """
     script = (
         PREAMBLE
         + """

@@ -146,7 +146,7 @@ class TestCollection:
             gc.enable()
 
     def test_dropped_while_an_abandoned_handler_hangs(self) -> None:
-        """The custom handler of an attempt that was given up keeps the client until it returns, and no longer."""
+        """The custom handler of an abandoned attempt keeps the client until it returns, and no longer."""
         release = threading.Event()
 
         def handler(*_: Any) -> None:

@@ -137,7 +137,7 @@ def test_a_handler_that_disconnects(place: str) -> None:
 
 
 def test_a_handler_that_disconnects_while_connecting() -> None:
-    """The attempt is given up."""
+    """A handler that disconnects while connecting cancels the attempt."""
     script = """
     signal.signal(signal.SIGTERM, lambda *_: client.disconnect())
     client.on("connected", lambda: say("there"))

@@ -40,7 +40,7 @@ class Mine(Exception):  # noqa: N818 - it is the program's
 
 @attrs.define
 class Fault:
-    """Raises where it is called, until it is over."""
+    """Raises where it is called, until it is switched off."""
 
     error: BaseException = attrs.field(factory=lambda: Mine("a mistake of mine"))
     over: bool = False
@@ -291,7 +291,7 @@ class Sink:
 
 
 def reported(client: RTVIClient, act: Callable[[], Any]) -> Callable[[], Any]:
-    """Do `act()`, and wait for the `device_error` that tells of it."""
+    """Do `act()`, and wait for the `device_error` about it."""
 
     def act_and_wait() -> None:
         with client.events("device_error", timeout=GUARD) as errors:
@@ -364,7 +364,7 @@ SCENES = [
 
 
 def assert_nobody_else_is_hurt(client: RTVIClient, bystander: RTVIClient) -> None:
-    """Check that the client can have another session, and that the session of another one goes on."""
+    """Check that the client can have another session, and that the session of another client continues."""
     client.connect()
     assert client.send_client_request("echo", 1) == 1
     client.disconnect()

@@ -74,7 +74,7 @@ def test_without_a_session() -> None:
 
 
 def test_a_limit() -> None:
-    """The session goes on."""
+    """After the limit of wait(), the session continues."""
     with memory_client() as client:
         for timeout in (0, 0.05):
             with pytest.raises(RequestTimeoutError, match=f"has not ended within {timeout} s"):
@@ -121,7 +121,7 @@ def has_reconnected(client: RTVIClient, count: int) -> bool:
 
 
 def test_a_session_that_is_replaced() -> None:
-    """The call goes on in each session that follows."""
+    """wait() keeps waiting in each session that follows."""
     client = memory_client(reconnect=QUICK)
     client.connect()
     wait = waiting(client, timeout=GUARD)
@@ -169,7 +169,7 @@ def test_a_client_that_disconnects_between_two_sessions() -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="a process cannot send itself SIGINT there")
 def test_ctrl_c_interrupts_wait() -> None:
-    """Ctrl-C interrupts wait(), and the session goes on."""
+    """Ctrl-C interrupts wait(), and the session continues."""
     with memory_client() as client:
         timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()

@@ -160,7 +160,7 @@ def test_twenty_sessions_with_audio_of_the_applications_own(bot: EmbeddedBot) ->
 
 
 def test_no_devices(bot: EmbeddedBot, caplog: pytest.LogCaptureFixture) -> None:
-    """Without devices and sources a session goes on without sound: one warning, one `device_error`."""
+    """Without devices and sources a session continues without sound: one warning, one `device_error`."""
     client = RTVIClient(transport=WebSocketTransport(bot.ws_url), connect_timeout=GUARD)
     errors: list[Any] = []
     client.on("device_error", errors.append)

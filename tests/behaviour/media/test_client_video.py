@@ -109,7 +109,7 @@ def test_a_camera_that_is_not_there(cameras):
 
 
 def test_a_machine_without_cameras(monkeypatch):
-    """With the camera on, the session starts nevertheless, and `device_error` is published."""
+    """With the camera on, the session still starts, and `device_error` is published."""
 
     def open_camera(device_id, **hints):
         raise DeviceError("There is no camera", devices=("cam",), type="not-found")

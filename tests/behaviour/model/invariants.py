@@ -78,7 +78,7 @@ def no_waiting_inside_a_handler(call: Call) -> None:
     at once.
     """
     if call.inside and call.operation.waits:
-        # The session may be over already: then nothing is waited for.
+        # If the session has ended already, the call does not wait.
         ended = call.error is None and call.handed_out == 0
         assert ended or call.error in (errors.WouldDeadlockError, errors.DisconnectedError), call
         assert call.took < GRACE

@@ -46,7 +46,7 @@ def operations_so_far() -> int:
 
 
 def tell(tally: Counter[tuple[str, str]]) -> list[str]:
-    """Tell how much was done, and how it ended."""
+    """Print the counts of all steps, and how they ended."""
     total: Counter[str] = Counter()
     for (kind, _), number in tally.items():
         total[kind] += number

@@ -72,7 +72,7 @@ class TestCallsInsideHandlers:
             assert answers.get(timeout=GUARD) == 8
 
     def test_waiting_for_a_later_event(self, client: RTVIClient) -> None:
-        """In a handler, waiting for a later event raises `WouldDeadlockError` at once, whatever the time-out."""
+        """In a handler, waiting for a later event raises `WouldDeadlockError` at once, for any time-out."""
         assert isinstance(self.outcome(client, lambda: client.wait_for("bot_ready")), WouldDeadlockError)
         assert isinstance(self.outcome(client, lambda: client.wait_for("bot_ready", timeout=GUARD)), WouldDeadlockError)
         assert isinstance(self.outcome(client, lambda: next(client.events())), WouldDeadlockError)

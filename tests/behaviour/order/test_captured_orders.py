@@ -22,7 +22,7 @@ VERSIONS = {"1.14.0": "2.2.0", "1.5.0": "2.0.0", "0.0.108": "1.2.0", "0.0.73": "
 ALL = tuple(VERSIONS)
 NEW, NOT_0_3 = ALL[:2], ALL[:3]
 
-# Written at another pace, or told by the pipeline alone.
+# Written at another pace, or reported by the pipeline alone.
 _LEFT_OUT = ("metrics", "bot-llm-text", "bot-transcription", "config", "action-response", "bot-ready")
 _QUESTIONS = ("send-text", "action")
 _CALL: dict[str, Any] = {"call": ("get_weather", {"city": "Oslo"})}

@@ -29,7 +29,7 @@ def texts_of(turn: Turn) -> tuple[str | None, ...]:
 
 
 def test_no_one_knows_the_words() -> None:
-    """The texts are None; everything that is heard is there."""
+    """The texts are None; all audio is there."""
     with ear_client() as client:
         turn = client.ask(QUESTION, GUARD)
         assert client.turns() == (turn,)

@@ -186,8 +186,9 @@ def test_a_server_that_fails_in_the_last_word(code: int) -> None:
 @pytest.mark.parametrize("version", ["1.1.0", "1.2.0", "2.2.0"])
 @pytest.mark.parametrize("level", ["disabled", "none", "name", "arguments", "full"])
 def test_a_function_of_the_client_needs_its_report(version: str, level: Any) -> None:
-    """From RTVI 1.2 on the client knows of a call by its report alone: without a name it calls nothing, without
-    arguments with none. Bots before ask the client, whatever they report."""
+    """From RTVI 1.2 on the client knows of a call only from its report: without a name it calls nothing, without
+    arguments it passes none. Earlier bots ask the client, with or without a report.
+    """
     calls: list[Any] = []
     reply = Reply("Rain.", call=("look", {"at": "sky"}), report_level=level)
 
@@ -212,7 +213,9 @@ def test_a_function_of_the_client_needs_its_report(version: str, level: Any) -> 
 
 @pytest.mark.parametrize("version", ["0.3.0", "1.2.0", "2.2.0"])
 def test_bots_that_fail(version: str) -> None:
-    """An error in place of an answer, a reply that stalls, a bot that leaves: each is told apart, with the turn."""
+    """An error in place of an answer, a reply that stalls, and a bot that leaves each raise a distinct error, with the
+    turn.
+    """
     faults = [Fault("error", "error"), Fault("stall", "stall"), Fault("close", "close")]
     with talk(version=version, faults=faults) as (client, _, bot):
         with pytest.raises(BotError, match="The model failed"):

@@ -30,7 +30,7 @@ _NAMING = {
     "type_alias_declaration",
     "enum_declaration",
     "variable_declarator",
-    "public_field_definition",  # the grammar calls it so, whatever its modifier is
+    "public_field_definition",  # the grammar's name for it, with any modifier
     "property_signature",
     "enum_assignment",
 }

@@ -1,4 +1,4 @@
-"""Every public name of JavaScript's clients has a Python name, which is there, or a reason why it has none."""
+"""Every public name of JavaScript's clients has an existing Python name, or a reason for its absence."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class TestLiveSession:
             assert client.state is TransportState.READY
 
     def test_the_parent_goes_on(self) -> None:
-        """Invariant "parent unharmed": whatever children do with the client, the parent's session talks on."""
+        """Invariant "parent unharmed": nothing that children do with the client disturbs the parent's session."""
         tone = ToneSource(440, duration=1.0, sample_rate_hz=16000)
         with EmbeddedBot() as bot, websocket_client(bot, mic=tone) as client:
             session = bot.wait_for_session()
@@ -275,7 +275,7 @@ class TestUnconnectedClient:
         stream.close()
 
     def test_grandchildren(self) -> None:
-        """A child that forks has children of its own."""
+        """A child can fork children, for which the same rules hold."""
         client = memory_client()
 
         def grandchild() -> None:

@@ -114,8 +114,9 @@ class TestNothingIsLeft:
             assert own_threads() == []
 
     def test_the_hub_is_shared_and_stays_for_a_while(self) -> None:
-        """Invariant "runtime": all sessions share one io thread; it is there for the next as long as one lives, and a
-        few seconds more."""
+        """Invariant "runtime": all sessions share one io thread, which lives as long as a session does, and a few
+        seconds more for the next one.
+        """
         first, second = memory_client(), memory_client()
         first.connect()
         second.connect()

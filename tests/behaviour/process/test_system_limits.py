@@ -166,7 +166,7 @@ for client in clients:
 
 @pytest.mark.parametrize(("selector", "limit"), [("select", "select()"), ("epoll", "fs.epoll.max_user_watches")])
 def test_one_socket_too_many(selector: str, limit: str) -> None:
-    """The session that the selector has no room for is refused with the limit's name, and the others go on."""
+    """A session beyond the selector's room is refused with the limit's name, and the other sessions continue."""
     with EmbeddedBot() as bot:
         code, out, err = run_python(SELECTORS[selector] + ONE_TOO_MANY, bot.ws_url)
     assert (code, err) == (0, "")
@@ -178,7 +178,7 @@ def test_one_socket_too_many(selector: str, limit: str) -> None:
 
 
 def test_disconnect_after_start_bot(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`disconnect()` brings a client back to `disconnected` though the system has nothing to tell it with."""
+    """`disconnect()` brings a client back to `disconnected` even if no descriptor is left for its own work."""
 
     def none_left() -> Any:
         raise OSError(24, "Too many open files")

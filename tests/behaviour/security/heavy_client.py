@@ -1,6 +1,6 @@
-"""A client in a process of its own, whose memory is measured: connects to the bot at argv[1] and listens to everything.
+"""A client in its own process, whose memory is measured: connects to the bot at argv[1] and listens to everything.
 
-For each `server-message` "mark" it prints the largest size that the process has had so far, in MB.
+For each `server-message` "mark" it prints the peak size of the process so far, in MB.
 """
 
 import logging

@@ -112,7 +112,7 @@ def test_an_http_client_of_the_application_s_own(bot: EmbeddedBot) -> None:
 
 
 def test_a_session_that_replaces_another(bot: EmbeddedBot) -> None:
-    """A reconnect makes a start request of its own, without the cookies of the one before."""
+    """A reconnect makes a new start request, without the cookies of the one before."""
     with Front(bot.ws_url, ANSWER, "Set-Cookie: a=1; Path=/") as front:
         url = f"http://127.0.0.1:{front.port}/start"
         policy = ReconnectPolicy(initial_delay=0.01)

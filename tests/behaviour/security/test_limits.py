@@ -86,8 +86,9 @@ HEAVY: dict[str, Callable[[], bytes]] = {
 
 
 def test_heavy_messages() -> None:
-    """Whatever 8 MB of a message are made of, the process grows by no more than 20 times that; the session goes on, and
-    the log of it all is short."""
+    """For any message of 8 MB the process grows by at most 20 times its size, the session continues, and the log stays
+    short.
+    """
     with EmbeddedBot() as bot:
         process = subprocess.Popen(
             [sys.executable, Path(__file__).with_name("heavy_client.py"), bot.ws_url],
@@ -179,7 +180,7 @@ def test_the_number_of_values(decode: Callable[[str], Any]) -> None:
 
 @pytest.mark.parametrize("text", ["a, [b], {c}", '"\\"', ",\\", "\n[", "\u00fc, \u20ac\U0001f600,"])
 def test_prose_is_not_taken_for_values(decode: Callable[[str], Any], text: str) -> None:
-    """Commas and brackets inside of a text count nothing, however many, whatever stands around them."""
+    """Commas and brackets inside a text do not count as values, in any number and any surroundings."""
     prose = text * 150_000
     assert decode(message(json.dumps([prose, [prose[:10]]], ensure_ascii=False))) == [prose, [prose[:10]]]
 

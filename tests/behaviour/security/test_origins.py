@@ -35,7 +35,7 @@ class Recorder(Server):
 
 
 def client_of(**options: Any) -> RTVIClient:
-    """Return a client without devices, whose transport has secrets of its own."""
+    """Return a client without devices, whose transport has its own secrets."""
     transport = WebSocketTransport(headers={"X-Bot": "for-the-bot"})
     options = {"transport": transport, "proxy": False, "connect_timeout": GUARD, **options}
     return RTVIClient(enable_mic=False, speaker=NullSink(), **options)
@@ -166,7 +166,7 @@ BAD_URLS = [
 
 
 def test_addresses_that_are_no_websockets() -> None:
-    """Whatever an endpoint gives for `ws_url`, only ws:// and wss:// of a host are connected to; the error is short."""
+    """For any `ws_url` of an endpoint, the client connects only to ws:// and wss:// of a host; the error is short."""
     with Acceptor() as bot:
         for bad in BAD_URLS:
             url = bad.replace("{}", bot.authority) if isinstance(bad, str) else bad

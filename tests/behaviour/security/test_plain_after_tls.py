@@ -25,7 +25,7 @@ def bot() -> Iterator[EmbeddedBot]:
 
 @pytest.fixture
 def endpoint(bot: EmbeddedBot) -> Iterator[Server]:
-    """Yield an https endpoint that sends clients to that bot, by whatever path it is asked."""
+    """Yield an https endpoint that sends clients to that bot, for any path."""
 
     def answer(peer: Any) -> None:
         peer.read_request()

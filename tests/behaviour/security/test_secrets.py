@@ -103,7 +103,7 @@ class Eyes:
 
 @pytest.fixture
 def eyes(caplog: pytest.LogCaptureFixture) -> Eyes:
-    """Let every logger there is tell everything."""
+    """Let every logger record everything."""
     caplog.set_level(logging.DEBUG)
     for name in ("rtvi_sync", "httpx", "httpcore", "websocket", "asyncio", "concurrent", "urllib3"):
         caplog.set_level(logging.DEBUG, name)
@@ -249,7 +249,7 @@ ANSWERS: dict[str, Callable[[], Server]] = {
 @pytest.mark.parametrize("own_http_client", [False, True], ids=["", "http_client"])
 @pytest.mark.parametrize("answer", ANSWERS)
 def test_a_connect_request_that_fails(eyes: Eyes, answer: str, own_http_client: bool) -> None:
-    """Whatever a server answers, the error does not repeat the secrets of either side."""
+    """For any answer of a server, the error does not repeat the secrets of either side."""
     with ANSWERS[answer]() as server, contextlib.ExitStack() as stack:
         http_client = stack.enter_context(httpx.Client(trust_env=False)) if own_http_client else None
         params = params_for(f"http://{server.authority}")
@@ -293,7 +293,7 @@ def test_a_server_that_cannot_be_reached(eyes: Eyes, kind: str, phase: str) -> N
         elif kind == "bad proxy":
             options["proxy"] = f"socks5://{LOGIN}@proxy.example"
         if phase == "transport":
-            with contextlib.suppress(RTVIError):  # "no URL" is told by the constructor
+            with contextlib.suppress(RTVIError):  # the constructor reports "no URL"
                 fail(eyes, client_of(transport_to(f"wss://{where}/"), **options))
         elif phase == "http":
             fail(eyes, client_of(transport_to(), params=params_for(f"https://{where}"), **options))
@@ -363,7 +363,7 @@ def test_a_handshake_that_is_refused(eyes: Eyes, status: str) -> None:
 
 
 def test_plain_after_tls(eyes: Eyes) -> None:
-    """The URL that is refused is told without its secrets."""
+    """The error shows the refused URL without its secrets."""
     with Answering("200 OK", {"ws_url": with_secrets("ws://127.0.0.1:9")}, tls=serving()) as server:
         fail(eyes, client_of(WebSocketTransport(), params=params_for(server.url)))
     assert eyes.found == []
@@ -418,7 +418,7 @@ def test_a_session_that_is_lost_and_replaced(eyes: Eyes) -> None:
 
 
 def test_messages_that_cannot_be_sent(eyes: Eyes) -> None:
-    """The error of a message that is too large or no JSON tells its type, and not its content."""
+    """The error of a message that is too large or no JSON names its type, and not its content."""
     with EmbeddedBot() as bot, client_of(transport_to(bot.ws_url)) as client:
         for data in (SECRET * 200_000, {"key": {SECRET}}, float("nan")):
             with pytest.raises((RTVIError, TypeError, ValueError)) as caught:

@@ -176,7 +176,7 @@ def test_what_a_server_answers_over_webrtc(kind: str, logged: Callable[[], list[
 
 
 def test_turn_servers_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
-    """Of the TURN servers that a start endpoint names 20 are asked, and one warning counts the others."""
+    """The client uses 20 of the TURN servers that a start endpoint names, and one warning counts the rest."""
     with Server(lambda peer: peer.sock.close()) as turn:
         urls = [f"turn:{turn.authority}?transport=tcp"] * 500
         servers = [{"urls": urls, "username": "ada", "credential": "secret"}] * 4
@@ -194,8 +194,9 @@ def test_turn_servers_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_what_a_bot_says_about_itself(logged: Callable[[], list[str]]) -> None:
-    """Versions, names, types, ids, errors, refusals, broken messages and the reason of the end: all that is raised and
-    logged of them is harmless, and the session goes on until its end."""
+    """Versions, names, types, ids, errors, refusals, broken messages and the reason of the end are harmless in errors
+    and logs, and the session continues until its end.
+    """
     messages: list[Any] = [
         {"type": "error", "data": {"error": HOSTILE}},
         {"type": "error-response", "id": HOSTILE, "data": {"error": HOSTILE}},

@@ -191,7 +191,7 @@ def test_a_certificate_that_is_not_to_be_trusted(reach: Reach, proxied: bool, ce
 
 @every_way
 def test_a_context_is_where_the_message_says(reach: Reach) -> None:
-    """Applications with their own HTTP client are told to change that, others to pass `ssl_context`."""
+    """The advice for applications with their own HTTP client is to change that, for others to pass `ssl_context`."""
     text = complaint(reach, self_signed(), trusting())
     assert ("http_client with verify=" in text) is (reach is by_http_client)
     assert ("pass ssl_context=" in text) is (reach is not by_http_client)
@@ -251,7 +251,7 @@ def test_the_environment_names_the_usual_authorities(
 def test_a_wrong_variable_is_no_fault_of_the_network(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str, place: str, why: str, by_request: bool
 ) -> None:
-    """A program whose environment names no usable authorities is told so at once: nothing is tried again."""
+    """An environment that names no usable authorities raises at once, without another attempt."""
     (tmp_path / "empty.pem").touch()
     monkeypatch.setenv(variable, str(tmp_path / place))
     forget_default_tls_context()
@@ -313,7 +313,7 @@ def test_an_authority_of_ones_own(proxied: bool) -> None:
 
 
 def test_the_name_is_sent_and_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Servers behind one address are told which one is meant, and each must have a certificate for its own name."""
+    """The client sends the server's name, for servers that share an address, and checks it against the certificate."""
     asked: list[str | None] = []
     outer = serving("nobody.example")
 

@@ -12,7 +12,7 @@ import attrs
 from tests.support.targets import Targets
 
 Wrong: TypeAlias = "tuple[Any, ...] | str"
-"""Values that a parameter must refuse, or the reason why there is none."""
+"""Values that a parameter must refuse, or the reason why none exists."""
 
 
 @attrs.frozen

@@ -177,7 +177,7 @@ def test_options_that_are_passed_on(name: str) -> None:
     """A function that takes the options of another one refuses the same values, and starts nothing."""
     function, row = PASSED_ON[name]
     for option, values in ROWS[row].wrong.items():
-        for wrong in () if option == "transport" else values:  # has a row of its own
+        for wrong in () if option == "transport" else values:  # has its own row
             _refused(functools.partial(function, **{option: wrong}), option)
 
 
@@ -196,7 +196,7 @@ def test_options_in_nested_mappings() -> None:
 
 
 def test_a_time_limit_in_the_place_of_a_condition() -> None:
-    """`wait_for("event", 5)` does not wait: the error tells how a limit is given."""
+    """`wait_for("event", 5)` does not wait: the error shows how to pass a limit."""
     with pytest.raises(TypeError, match=r"where must be a function or None, not int; pass a time limit as timeout="):
         RTVIClient().wait_for("bot_ready", cast("Any", 5))
 
@@ -225,7 +225,7 @@ def wrong(value: object) -> Any:
     ],
 )
 def test_no_secret_is_shown(give: Callable[[str], object]) -> None:
-    """Errors about options that hold credentials tell their type, and no value."""
+    """Errors about options that hold credentials name their type, and no value."""
     with pytest.raises(TypeError) as caught:
         give("s3cret")
     assert "s3cret" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""Gunicorn with the application of the tests, as a process of its own."""
+"""Gunicorn with the application of the tests, as a separate process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.web_server import WebServer
 
 from .conftest import ROOT
 
-# Patched before anything is imported, as docs/guides/web.md tells those who use `--preload`.
+# Patched before all imports, as docs/guides/web.md advises for `--preload`.
 PATCH_FIRST = "from gevent import monkey\nmonkey.patch_all()\n"
 
 

@@ -111,7 +111,9 @@ class TestWorker:
 
 @pytest.mark.parametrize("running", PRELOADED, indirect=True)
 def test_a_client_connected_before_the_fork(running: Any, server: Gunicorn) -> None:
-    """A client connected before the fork refuses at once in the worker, with the cure; the master's session goes on."""
+    """A client connected before the fork refuses at once in the worker, with the cure; the master's session
+    continues.
+    """
     _, early = running
     refusal = server.get("in_early")["answer"]
     assert refusal["times"] == 50

@@ -51,7 +51,7 @@ def test_children(bot: EmbeddedBot, begun: Sessions, method: str, style: str) ->
     """Clients made at import and in the child work there, several at once, beside a live session of the parent's.
 
     A client that was connected before the fork says so in less than 10 ms. All sessions end in good order with the
-    processes, and nothing is said on stderr.
+    processes, and stderr stays empty.
     """
     program = subprocess.run(
         [sys.executable, "-m", "tests.behaviour.workers.parent", method, style],
@@ -94,7 +94,7 @@ def connect_and_end(url: str, ending: str, heard: SimpleQueue[Any]) -> None:
     if ending == "sys.exit":
         sys.exit(3)
     elif ending == "exception":
-        sys.stderr = None  # it need not be told
+        sys.stderr = None  # keeps the traceback out of the test's output
         raise ValueError
     elif ending == "os._exit":
         os._exit(4)
@@ -134,7 +134,7 @@ class TestEndOfAChild:
 
     @pytest.mark.parametrize(("ending", "code"), [("return", 0), ("sys.exit", 3), ("exception", 1), ("SIGTERM", 5)])
     def test_that_comes_to_its_end(self, child: Any, begun: Sessions, ending: str, code: int) -> None:
-        """A child that ends closes its session in good order, tells its handlers, and keeps its exit code."""
+        """A child that ends closes its session in good order, calls its handlers, and keeps its exit code."""
         process, heard = child(ending)
         assert heard.get() == "disconnected"
         process.join(GUARD)

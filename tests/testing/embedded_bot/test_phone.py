@@ -441,7 +441,7 @@ def test_faults(kind: Any) -> None:
         calling(bot, call_of("twilio")) as caller,
     ):
         session = bot.wait_for_session()
-        with contextlib.suppress(ConnectionClosed):  # the bot may end before all is sent
+        with contextlib.suppress(ConnectionClosed):  # the bot may end before all messages are sent
             caller.say(tone(0.6, rate=RATE) + silence(1.0, RATE))
         caller.until(ClearAudio)
         if kind == "malformed":
@@ -496,7 +496,7 @@ def test_calls_side_by_side() -> None:
 
 @each_provider
 def test_the_start_endpoint(name: ProviderName) -> None:
-    """`POST /start` tells a telephone where the WebSocket is."""
+    """`POST /start` gives a telephone the address of the WebSocket."""
     with EmbeddedBot() as bot:
         status, body, _ = ask(f"{bot.base_url}/start", body=json.dumps({"transport": name}).encode())
         assert (status, body) == (200, {"wsUrl": bot.ws_url})

@@ -161,7 +161,7 @@ def test_what_is_spoken_in_place_of_the_text() -> None:
 
 
 def test_a_run_of_nothing() -> None:
-    """Bots of 0.3 tell its end twice."""
+    """Bots of 0.3 report the end of an empty run twice."""
     ends = {
         version: [name_of(item) for _, item in script_of(Reply(""), version).steps()]
         for version in ("0.3.0", "1.2.0", "2.2.0")

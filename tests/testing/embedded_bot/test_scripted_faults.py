@@ -83,7 +83,7 @@ def test_a_reply_that_stalls(talk: Talk) -> None:
 
 
 def test_a_message_that_is_no_json(talk: Talk) -> None:
-    """The reply goes on after it."""
+    """The reply continues after a message that is no JSON."""
     with EmbeddedBot(replies="One two.", faults=[Fault("malformed")]) as bot:
         client = talk(bot)
         client.send("send-text", HELLO)
@@ -117,7 +117,7 @@ def test_a_slow_reply(talk: Talk) -> None:
     ],
 )
 def test_a_model_that_fails(talk: Talk, version: str, order: list[str]) -> None:
-    """The error is told where bots of this version tell it, and it is not fatal."""
+    """The error is reported where bots of this version report it, and it is not fatal."""
     with EmbeddedBot(version=version, faults=[Fault("error", "hello")]) as bot:
         client = talk(bot)
         if version == "0.3.0":

@@ -224,7 +224,7 @@ def test_one_thread_at_a_time_is_in_a_tls_connection() -> None:
 
 
 def test_the_limit_of_a_tls_connection() -> None:
-    """A reading thread gives up after the limit that was set last, and a part of a record is no reason to block."""
+    """A read stops after the latest time limit, and a partial record does not block it."""
     found: list[str] = []
 
     def serve(connection: Any) -> None:

@@ -1,4 +1,4 @@
-"""Questions that fail: each is reported once as a failed answer, whatever call has asked and waited."""
+"""Questions that fail: each is reported once as a failed answer, for any call that asks and waits."""
 
 from __future__ import annotations
 
@@ -140,8 +140,8 @@ def answer_speech(session: BotSession) -> None:
 
 @pytest.mark.parametrize("is_kept", [True, False])
 def test_speech_that_is_heard_later(monkeypatch: pytest.MonkeyPatch, is_kept: bool) -> None:
-    """The bot reports it when the question was given up already: it is no second result, also if that is so late that
-    the client has forgotten when it was said.
+    """The bot reports the speech after its question has failed: it is no second result, even if the client has since
+    forgotten the time of the question.
     """
     if not is_kept:
         limits.patch(monkeypatch, user_lead=0.0)
@@ -157,7 +157,7 @@ def test_speech_that_is_heard_later(monkeypatch: pytest.MonkeyPatch, is_kept: bo
 
 def test_a_text_that_cannot_be_sent_beside_speech() -> None:
     """The bot gets no part of the text, so its next report is about the user's speech."""
-    source = BytesSource(tone(0.2) + bytes(6400), 16_000)  # the voice is over before the text fails
+    source = BytesSource(tone(0.2) + bytes(6400), 16_000)  # the voice ends before the text fails
     with talk(version="0.3.0", speech_threshold=1e9) as (client, reported, session):
         client.update_mic(source)
         client.enable_mic(True)
@@ -287,8 +287,7 @@ def test_other_errors(options: dict[str, Any], error: type[RTVIError]) -> None:
 
 
 def test_a_session_that_the_client_ends_by_itself() -> None:
-    """The question of wait_for_answer() fails, too, if the client ends the session because the bot breaks the protocol.
-    """
+    """The question of wait_for_answer() also fails if the client ends a session whose bot breaks the protocol."""
     with talk(handler=break_protocol) as (client, reported, _):
         client.send_text("Well?", audio_response=False)
         with pytest.raises(DisconnectedError) as raised:

@@ -311,7 +311,7 @@ class TestEnding:
     def test_abandoned(
         self, bot: EmbeddedBot, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """A scenario that blocks in a call of its own is abandoned, and its stack is logged."""
+        """A scenario that blocks in its own call is abandoned, and its stack is logged."""
         limits.patch(monkeypatch, scenario_end=0.1)
         free = threading.Event()
         report = run_many(lambda _: free.wait(GUARD), 1, bot.ws_url, session_timeout=0.1)

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.inside
 
 
 def test_one_question() -> None:
-    """A question is reported once, and the last report of its turn says whether it was given up."""
+    """A question is reported once, and the last report of its turn says whether it was abandoned."""
     outcomes, asked = Outcomes(), time.monotonic()
     assert not outcomes.was_given_up(1)
     assert outcomes.note(1, asked, given_up=True)
@@ -39,8 +39,7 @@ def test_speech_that_goes_on() -> None:
 
 
 def test_not_heard() -> None:
-    """A later turn with the speech of an unheard question belongs to that question, whose failure is already reported.
-    """
+    """A later turn with the speech of an unheard question belongs to that question, which has been reported."""
     outcomes, asked = Outcomes(), time.monotonic()
     outcomes.not_heard(1)
     assert outcomes.note(1, asked, given_up=False)

@@ -28,7 +28,7 @@ def test_hints(fault: Fault, text: str, end: str) -> None:
 
 
 def test_what_is_shown_of_a_value(fault: Fault) -> None:
-    """A value is one short line, whatever is in it."""
+    """A value of any content is one short line."""
     found = fault('name: a\nturns: []\nuser: {modality: "\\e[31m\\n' + "x" * 1000 + '"}\n')
     assert found.isprintable()
     assert len(found) < 300

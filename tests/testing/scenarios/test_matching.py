@@ -246,7 +246,7 @@ def test_stopped_calls() -> None:
 
 
 def test_withheld_calls() -> None:
-    """Where the bot cannot be asked for names, a call without one is no failure, and soon told."""
+    """If the bot withholds names, a call without one is unsupported, not failed, and the wait is short."""
     wanted = expected("function_call", calls=["look"])
     assert kinds(sent(called(1)).match(wanted)) == ["missing_function_call"]
     rig = sent(called(1), withholds=True)
@@ -277,7 +277,7 @@ def test_what_comes_behind_a_withheld_call() -> None:
 
 
 def test_withheld_arguments() -> None:
-    """Arguments may be withheld of a call whose name is told."""
+    """A call whose name is reported may lack its arguments."""
     wanted = expected("function_call", calls=[("look", {"city": "Oslo"})])
     (match,) = sent(called(1, "look"), withholds=True).match(wanted)
     assert (match.verdict, "arguments" in match.reason) == ("unsupported", True)
@@ -315,7 +315,7 @@ def test_markers(raw: str, kind: str | None, keys: dict[str, Any], result: str) 
 
 
 def test_a_reply_that_is_judged() -> None:
-    """The judge is asked for the sum, when the text that it must have is there."""
+    """The judge is asked about the whole text, once the required text is there."""
     rig = sent(written(1, "Let me look."), written(2, "Rain"), written(3, "all day"), verdicts=["continue", "yes"])
     (match,) = rig.match(expected("llm_response", text_contains="Rain", eval="It tells the weather"))
     assert match.verdict == "passed"

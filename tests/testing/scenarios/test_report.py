@@ -123,8 +123,7 @@ def test_the_report() -> None:
 
 
 def test_junit() -> None:
-    """Failures have reason and kind; expectations without a judge or a report of the bot are skipped, with the reason.
-    """
+    """Failures have reason and kind; expectations that cannot be judged are skipped, with the reason."""
     text = junit([PASSED, FAILED, NOT_JUDGED, UNSUPPORTED, result(turn("failed"), name="odd \x1b[31m/ca\x00se")])
     suite = ElementTree.fromstring(text)[0]
     assert [suite.get(key) for key in ("tests", "failures", "skipped", "errors")] == ["5", "2", "2", "0"]
@@ -150,7 +149,7 @@ def test_junit_of_a_run_that_was_ended() -> None:
 
 
 def test_what_a_bot_may_say() -> None:
-    """Whatever a bot says, the files are valid: JSON of a record a line, and XML."""
+    """For any words of a bot, the files are valid: JSON of a record a line, and XML."""
     odd = "\x00 \x1b[31m \x85 \u2028 \ud800 \ufffe \uffff é"
     event = {"type": "function_call", "args": {odd: [math.nan, -math.inf, odd]}}
     expectation = ExpectationResult(

@@ -23,7 +23,7 @@ LOOKING = Reply("Rain", call=("look", {"city": "Oslo"}), result={}, report_level
 
 @pytest.mark.parametrize("door", ["eval", "websocket", "auto"])
 def test_doors(tmp_path: Path, door: Any) -> None:
-    """A text is said and answered by each door, which the result names."""
+    """A text is sent and answered by each door, which the result names."""
     with EmbeddedBot() as bot:
         result = scenario_of(tmp_path, HELLO).run(bot.base_url, transport=door, timeout=GUARD)
     assert (result.verdict, result.door) == ("passed", "websocket" if door == "auto" else door)

@@ -211,7 +211,7 @@ def test_keys(bot: EmbeddedBot, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("version", "verdict"), [("1.1", "unsupported"), ("1.2", "unexpected_event")])
 def test_calls_of_older_bots(tmp_path: Path, version: str, verdict: str) -> None:
-    """No call of a bot that does not tell of them is missed, and none counts as absent."""
+    """For a bot that does not report calls, no call counts as missed, and none counts as absent."""
     text = "turns: [{user: Hello, expect: [{event: function_call, absent: true, within_ms: 2000}]}]"
     with EmbeddedBot(version=version, replies=[Reply("Hi", call=("look", {}), result={})]) as older:
         result = scenario_of(tmp_path, text).run(older.base_url, transport="websocket", timeout=GUARD)

@@ -106,7 +106,7 @@ def test_without_a_judge(bot: EmbeddedBot, tmp_path: Path) -> None:
 
 
 def test_a_judge_that_fails(bot: EmbeddedBot, tmp_path: Path) -> None:
-    """An error of the judge is told as one, for the goal and for each criterion."""
+    """An error of the judge is reported as an error, for the goal and for each criterion."""
     scenario = scenario_of(tmp_path, CALLER + "metrics: [{name: kind, criterion: It is kind}]\n")
     result = scenario.run(
         bot.base_url, transport="eval", next_line=say("Hello"), judge=lambda *_: "maybe", timeout=GUARD
@@ -140,7 +140,7 @@ def test_runs(bot: EmbeddedBot, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["v1.2", "v1.2.jsonl"])
 def test_recordings_of_runs(bot: EmbeddedBot, tmp_path: Path, name: str) -> None:
-    """Each run has a recording of its own, beside the first."""
+    """Each run has its own recording, beside the first."""
     scenario = scenario_of(tmp_path, f"{CALLER}runs: 2")
     (tmp_path / "kept").mkdir()
     scenario.run(
