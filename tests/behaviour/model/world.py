@@ -195,7 +195,7 @@ class World:
             thread.join(max(0.0, limit - time.monotonic()))
         if any(thread.is_alive() for thread in threads):
             faulthandler.dump_traceback()
-            raise AssertionError(f"never came back: one of {calls}")
+            raise AssertionError(f"a call never returned: one of {calls}")
         made = self.calls[before:]
         for number in numbers:
             self._learn(number, [call for call in made if call.client == number], number in settled)
