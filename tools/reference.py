@@ -1,7 +1,7 @@
 """The pages of docs/reference that are made of the code: events, options, commands, and options of pytest.
 
-`python -m tools.reference` writes them. The pages of classes are written by hand around what Sphinx takes from the
-docstrings.
+`python -m tools.reference` writes them. The pages of classes are written by hand around the docstrings that Sphinx
+inserts.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def _pytest() -> Iterator[str]:
 
 
 class _OptionsOf:
-    """Stands in for pytest's parser, and keeps what the plugin adds to it."""
+    """Stands in for pytest's parser, and keeps the options that the plugin adds."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[str, str]] = []
