@@ -60,7 +60,7 @@ _CLOSE, _PING = 0x88, 0x89
 _INPUT: Final = memoryview(bytearray(1 << 18))
 # About how many bytes of a burst are written at a time, so that other sessions are served in between.
 _BLOCK_BYTES: Final = 1 << 17
-# How much the server sends at its time before it looks again for input.
+# The most messages and frames that the server sends on schedule before it looks again for input.
 _TURN: Final = 64
 # The errors of a socket that cannot go on now.
 _LATER: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
