@@ -70,7 +70,7 @@ class HearingSTT(FrameProcessor):
 
 
 class HearingLLM(Acting, RepeatingLLM):
-    """Hears and speaks: a model from speech to speech, as OpenAI's. It reports the user's words late."""
+    """A speech-to-speech model, as OpenAI's. It reports the user's words after its answer starts."""
 
     def __init__(self, script: Script) -> None:
         super().__init__(script)

@@ -249,7 +249,7 @@ def data_of(events: list[Event], event: RTVIEvent) -> list[Any]:
 
 @pytest.mark.parametrize("version", PROTOCOLS)
 def test_bot_ready(version: str, shown: Callable[[str], list[Event]]) -> None:
-    """Each generation says in bot-ready what it can: its version, its library, its features, its config."""
+    """Each generation describes itself in bot-ready: its version, its library, its features, its config."""
     [ready] = data_of(shown(version), _E.BOT_READY)
     capabilities = {
         "1.14.0": BotCapabilities(
