@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "SECURITY.md").read_text("utf-8")
-DEFENDED = PAGE[PAGE.index("## What is defended") : PAGE.index("## What is not defended")]
+DEFENDED = PAGE[PAGE.index("## Defended") : PAGE.index("## Not defended")]
 ROWS = [line for line in DEFENDED.splitlines() if line.startswith("| ") and not line.startswith("| threat ")]
 NAMED = sorted(set(re.findall(r"`(tests/[\w/]+\.py::[\w:]+)`", PAGE)))
 
