@@ -31,7 +31,7 @@ BUDGETS: Final = {
     "that of": (re.compile(r"\b(?:that|those) of\b", re.IGNORECASE), 2),
     "not plain": (
         re.compile(r"\b(?:meanwhile|nor|all the same|(?:is|are|was|were) to be|tells? whether)\b", re.IGNORECASE),
-        0,
+        1,
     ),
 }
 _LOGGERS: Final = ("log", "_log", "logger", "warnings")

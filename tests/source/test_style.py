@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tools.prose import ROOT, english, files, prose
+from tools.prose import AREAS, BUDGETS, ROOT, english, figures, files, prose
 
 FOLDERS = ("rtvi_sync", "tests", "tools", "benchmarks", "samples", "docs", ".github")
 ODD = re.compile(
@@ -40,3 +40,11 @@ def test_no_odd_words() -> None:
 def test_odd_words_are_found(text: str, found: list[str]) -> None:
     """A word is found in any case and over a line break, and not inside of code or another word."""
     assert ODD.findall(english(text)) == found
+
+
+@pytest.mark.parametrize("area", AREAS)
+def test_translated_english_is_rare(area: str) -> None:
+    """An area has no more of each pattern than its budget. `python -m tools.prose FOLDER` lists the places."""
+    found = figures(area)[1]
+
+    assert {name: count for name, count in found.items() if count > BUDGETS[name][1]} == {}
