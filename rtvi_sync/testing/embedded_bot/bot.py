@@ -51,7 +51,7 @@ class EmbeddedBot(BotOptions):
             applies, in any case of letters. A list: replies turn by turn, repeated from the first. Or a function from
             the user's words to the reply. A reply is a string or a `Reply`. Without a matching reply the bot says "You
             said: ...". If the function raises, the bot's model fails after speech, and typed text gets an
-                `error-response`.
+            `error-response`.
         greeting: First words of the bot once it is ready, a string or a `Reply`.
         faults: Faults to inject, as `Fault` objects.
         on_request: Answers to `client-message` requests by their type: a value, or a function of the request's data. An
