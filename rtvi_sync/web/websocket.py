@@ -27,8 +27,8 @@ NO_WEBSOCKET: Final = (
     "This web server cannot keep a WebSocket open. Serve with threads: "
     "gunicorn --worker-class gthread --workers 1 --threads 80"
 )
-# Messages that were received and that the application has not taken.
-_MAX_BACKLOG: Final = 500
+# Bytes that were received and that the application has not taken, and bytes that a message counts beside its own.
+_MAX_BACKLOG, _MESSAGE_BYTES = 1024 * 1024, 1024
 # The headers of the handshake. Without Sec-WebSocket-Extensions, because audio that is deflated is hardly shorter.
 _HEADERS: Final = frozenset(
     {"HTTP_HOST", "HTTP_UPGRADE", "HTTP_CONNECTION", "HTTP_SEC_WEBSOCKET_KEY", "HTTP_SEC_WEBSOCKET_VERSION"}
@@ -43,7 +43,7 @@ class _SharedSocket:
     Args:
         real: the web server's socket.
         is_copy: it is a duplicate of the server's.
-        backlog: returns the number of messages that wait for the application.
+        backlog: returns the number of bytes that wait for the application.
     """
 
     def __init__(self, real: socket.socket, is_copy: bool, backlog: Callable[[], int]) -> None:
@@ -118,9 +118,12 @@ class PageSocket(simple_websocket.Server):  # type: ignore[misc]
 
     def handshake(self) -> None:
         """Answer the request. Called by the constructor, once there is a socket."""
-        shared = _SharedSocket(self.sock, self.mode == "gevent", lambda: len(self.input_buffer))
+        shared = _SharedSocket(self.sock, self.mode == "gevent", self._count_backlog)
         self._shared = self.sock = shared
         super().handshake()
+
+    def _count_backlog(self) -> int:
+        return sum(len(message) + _MESSAGE_BYTES for message in self.input_buffer)
 
     def wait(self, timeout: float) -> None:
         """Wait until the connection has ended, which the page does when it is told to close."""
