@@ -214,7 +214,7 @@ class RTVIVoice:
 
 
 def _state_response(relay: Relay, status: int = 200) -> HttpResponse:
-    return JsonResponse({"state": relay.state.value}, status=status)
+    return JsonResponse(relay.description, status=status)
 
 
 def _send_file(name: str, request: HttpRequest) -> HttpResponse:

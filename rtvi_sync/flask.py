@@ -271,7 +271,7 @@ def _send(relay: Relay, send: Callable[[], object]) -> tuple[flask.Response, int
 
 
 def _state_response(relay: Relay) -> flask.Response:
-    return flask.jsonify({"state": relay.state.value})
+    return flask.jsonify(relay.description)
 
 
 def _send_file(name: str) -> flask.Response:

@@ -99,6 +99,7 @@ class Relay:
         stopping: tells whether the process is about to end, and streams with it.
         log: the events of the session.
         voice: the audio of the session; None if its pages have none.
+        refused: the error with which the last page that asked for the voice was refused; None: it was not.
     """
 
     def __init__(
@@ -115,6 +116,7 @@ class Relay:
         self.client = client
         self.reason: str | None = None
         self.stopping = stopping
+        self.refused: str | None = None
         self._limits = limits
         self._forget = forget
         self.log = EventLog(limits.max_events)
@@ -149,6 +151,12 @@ class Relay:
     def state(self) -> TransportState:
         """Return the client's state; `CONNECTING` until `connect()` has returned, which is after the bot is ready."""
         return TransportState.CONNECTING if self._connecting else self.client.state
+
+    @property
+    def description(self) -> dict[str, str]:
+        """Return what a page is told when it asks for the session."""
+        refused = {} if self.refused is None else {"refused": self.refused}
+        return {"state": self.state.value, **refused}
 
     def end(self, reason: str) -> None:
         """End the session, on its own thread. Only the first reason counts."""

@@ -9,7 +9,7 @@ import contextlib
 import logging
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ..concurrency.clock import monotonic
@@ -42,24 +42,37 @@ def serve_page(relay: Relay, environ: Mapping[str, Any]) -> None:
     Raises:
         Refusal: the user has too many pages, or the request cannot be answered with a WebSocket.
     """
-    if environ.get("HTTP_UPGRADE", "").lower() != "websocket":
-        raise Refusal(426, "not_websocket", "This route is for a WebSocket.")
-    if not environ["wsgi.multithread"]:
-        raise Refusal(501, "no_websocket", NO_WEBSOCKET)
     voice = relay.voice
     assert voice is not None
-    relay.acquire_slot()
+    # A page cannot read the response that refuses its handshake, so it asks for the session afterwards.
+    with _noting_refusals(relay):
+        if environ.get("HTTP_UPGRADE", "").lower() != "websocket":
+            raise Refusal(426, "not_websocket", "This route is for a WebSocket.")
+        if not environ["wsgi.multithread"]:
+            raise Refusal(501, "no_websocket", NO_WEBSOCKET)
+        relay.acquire_slot()
     try:
         try:
-            connection = PageSocket(environ)
+            with _noting_refusals(relay):
+                connection = PageSocket(environ)
         except CLOSED:
-            return  # the page has left meanwhile
+            return  # the page has left
+        relay.refused = None
         try:
             VoicePage(relay, voice, connection).serve()
         finally:
             connection.shut()
     finally:
         relay.release_slot()
+
+
+@contextlib.contextmanager
+def _noting_refusals(relay: Relay) -> Iterator[None]:
+    try:
+        yield
+    except Refusal as refusal:
+        relay.refused = refusal.error
+        raise
 
 
 class _Violation(Exception):  # noqa: N818 - of the protocol, by the page
@@ -129,9 +142,14 @@ class VoicePage:
 
     def _start(self) -> None:
         """Wait for the page's first message."""
-        message = self._connection.receive(_SILENCE)
+        give_up = monotonic() + _SILENCE
+        while (message := self._connection.receive(_LOOK_INTERVAL)) is None:
+            if self._relay.stopping():
+                raise _Violation(_WORKER_ENDS)
+            if monotonic() > give_up:
+                raise _Violation(_TOO_SLOW)
         if not isinstance(message, str):
-            raise _Violation(_TOO_SLOW if message is None else _VIOLATION)
+            raise _Violation(_VIOLATION)
         start = _object_in(message)
         after = start.get("after", "")
         if start.get("type") != "start" or not isinstance(after, str):

@@ -18,6 +18,7 @@ from tests.support.talking_page import (
     RATE,
     code_of,
     connect,
+    refusal_of,
     speech,
 )
 
@@ -121,6 +122,19 @@ def test_numbers_that_lie(serve: Serve) -> None:
     page.send({"type": "text", "text": "Hello!"})
     page.wait_for_event("botStoppedSpeaking")
     assert page.code is None
+
+
+def test_the_reason_of_a_refusal(serve: Serve) -> None:
+    """The session tells a page, which cannot read the refusal of its handshake, why it was refused."""
+    user = serve(max_streams=1).user()
+    page = user.talk()
+    assert refusal_of(user) == (429, "too_many_pages")
+    assert user.http.get("/bot/session").json() == {"state": "ready", "refused": "too_many_pages"}
+    assert user.http.get("/bot/voice").json()["error"] == "not_websocket"  # as behind a proxy that passes none on
+    assert user.http.post("/bot/session", json={}).json() == {"state": "ready", "refused": "not_websocket"}
+    page.close()
+    user.open().wait_for_event("botReady")
+    assert user.http.get("/bot/session").json() == {"state": "ready"}
 
 
 @pytest.mark.parametrize("text", ["", " ", 5, "\ud800"], ids=ascii)

@@ -143,6 +143,7 @@ class Sound {
 
   /** Send what a microphone records, until it is disconnected from the computer. */
   connectMicrophone(stream) {
+    if (this.#context.state === "closed") return stopTracks(stream); // the user has ended while being asked
     this.#stream = stream;
     stream.getAudioTracks()[0].onended = () => {
       this.#disconnectMicrophone();
@@ -193,6 +194,7 @@ const RETRY_MS = 500;
 const GIVE_UP_MS = 10_000;
 // The server says something each second.
 const SILENCE_MS = 3000;
+const REQUEST_MS = 15_000;
 const [PLAYED_MS, IDLE_MS] = [100, 1000];
 // Audio that waits longer than 0.3 s would be late for ever: up to 0.1 s of it in the WebSocket, the newest 0.2 s here.
 const [MAX_BUFFERED_BYTES, MAX_WAITING_FRAMES] = [MICROPHONE_RATE * 2 * 0.1, 10];
@@ -200,6 +202,8 @@ const TAKEN = 4001;
 // The page has broken the protocol: to repeat that would not help.
 const REFUSED = [1002, 1003, 1007, 1008, 1009];
 const OVER = [404, 409, 410];
+// Errors of a server, or of a proxy in front of it, that opens no WebSocket.
+const UNSUPPORTED = ["no_websocket", "not_websocket", "bad_request"];
 
 /** An answer of the server that refuses a request. */
 class Refusal extends Error {
@@ -210,9 +214,10 @@ class Refusal extends Error {
   }
 }
 
-async function request(route, body) {
+async function request(route, body, timeout = REQUEST_MS) {
+  const signal = AbortSignal.timeout(timeout); // a network that fails silently answers never
   const post = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
-  const response = await fetch(new URL(route, BASE), body === undefined ? {} : post);
+  const response = await fetch(new URL(route, BASE), { signal, ...(body === undefined ? {} : post) });
   const answer = await response.json().catch(() => ({}));
   if (!response.ok) throw new Refusal(response.status, answer);
   return answer;
@@ -234,6 +239,8 @@ class Connection {
   #last = ""; // the id of the last event
   #received = 0; // when something came last
   #lostAt = null; // when the connection was lost; null while there is one
+  #triedAt = -Infinity; // when it was opened last
+  #wasOpen = false; // ever
   #waiting = [];
   #played = 0;
   #reportedAt = 0;
@@ -263,8 +270,9 @@ class Connection {
     url.protocol = url.protocol.replace("http", "ws");
     const socket = (this.#socket = new WebSocket(url));
     socket.binaryType = "arraybuffer";
-    this.#received = performance.now();
+    this.#received = this.#triedAt = performance.now();
     socket.onopen = () => {
+      this.#wasOpen = true;
       this.#waiting = [];
       this.#played = 0;
       this.send({ type: "start", sample_rate_hz: MICROPHONE_RATE, after: this.#last });
@@ -296,22 +304,26 @@ class Connection {
     if (this.#lostAt === null) {
       this.#lostAt = performance.now();
       this.handlers.lost();
-      this.#connect();
-    } else {
-      this.#wait();
+      // At once, except if it was opened just now: a server that closes each connection must not be flooded.
+      if (this.#lostAt - this.#triedAt > RETRY_MS) return this.#connect();
     }
+    this.#wait();
   }
 
-  /** Wait before the next attempt; meanwhile find out whether there is something to connect to. */
+  /** Wait before the next attempt. In the meantime ask why there is no connection: no page can read the refusal of one. */
   async #wait() {
-    const error = await request("session").then(
-      () => null,
-      (error) => error,
-    );
+    const { error = null, refused } = await request("session", undefined, SILENCE_MS).catch((error) => ({ error }));
     if (this.#closed || this.#socket) return;
     if (OVER.includes(error?.status)) this.#end("gone");
-    else if (performance.now() - this.#lostAt > GIVE_UP_MS) this.#end("lost");
+    else if (UNSUPPORTED.includes(refused)) this.#end("unsupported");
+    else if (performance.now() - this.#lostAt > GIVE_UP_MS) this.#end(this.#reasonOf(error, refused));
     else this.#retry = setTimeout(() => this.#connect(), RETRY_MS);
+  }
+
+  #reasonOf(error, refused) {
+    if (refused === "too_many_pages") return "pages";
+    // The server answers, but no connection was ever opened: a proxy that lets none through, or a wrong origin.
+    return error === null && !this.#wasOpen ? "unsupported" : "lost";
   }
 
   #end(reason) {
@@ -421,6 +433,8 @@ const TEXTS = {
     gone: "The conversation is over, because the connection was lost for too long.",
     lost: "The connection was lost. Check your network, then try again.",
     refused: "The server has refused the connection. Load the page again.",
+    pages: "This conversation is open in too many tabs. Close some of them, then try again.",
+    unsupported: "The web server does not accept connections for the voice. Its administrator can change that.",
   },
 };
 
@@ -676,6 +690,7 @@ class RTVIVoice extends HTMLElement {
     this.#connection.open();
     this.#remember();
     if (sound.paused) this.#paused(true);
+    if (!this.#muted && !sound.hasMicrophone) this.#addMicrophone(); // the user has unmuted in the meantime
   }
 
   #newSound() {
@@ -818,8 +833,8 @@ class RTVIVoice extends HTMLElement {
     const { over } = this.#texts;
     this.#close();
     sessionStorage.removeItem(TALKING);
-    this.#muted &&= ["taken", "lost"].includes(reason); // then the conversation goes on as it was
-    this.#set("ended", { taken: "takeBack", failed: "retry", lost: "retry" }[reason] ?? "again");
+    this.#muted &&= ["taken", "lost", "pages"].includes(reason); // then the conversation goes on as it was
+    this.#set("ended", { taken: "takeBack", failed: "retry", lost: "retry", pages: "retry", unsupported: "retry" }[reason] ?? "again");
     this.#notify(over[reason] ?? over.bot, ["user", "taken", "bot"].includes(reason) ? "" : "bad");
   }
 
