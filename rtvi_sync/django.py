@@ -21,6 +21,7 @@ the views need no CSRF token.
     POST /bot/session    start the session, or return the one that exists: {"state": "connecting"}
     GET  /bot/session    its state
     GET  /bot/voice      a WebSocket for the audio of both sides, the events, and text
+    POST /bot/end        end it
     GET  /bot/rtvi-voice.js, /bot/rtvi-voice-worklet.js
 
 A page occupies a thread of the web server while it is open. Serve with threads, in one process:
@@ -123,7 +124,11 @@ class RTVIVoice:
     @property
     def urls(self) -> list[Any]:
         """Return the routes, for ``path("bot/", include(voice.urls))``."""
-        routes = {"session": (self._session, ("GET", "POST")), "voice": (self._talk, ("GET",))}
+        routes = {
+            "session": (self._session, ("GET", "POST")),
+            "voice": (self._talk, ("GET",)),
+            "end": (self._end, ("POST",)),
+        }
         patterns = [path(route, self._view(route, view, methods)) for route, (view, methods) in routes.items()]
         return patterns + [path(file, partial(_send_file, file)) for file in PAGE_FILES]
 
@@ -185,9 +190,7 @@ class RTVIVoice:
     def _session(self, request: HttpRequest) -> HttpResponse:
         if request.method == "GET":
             return _state_response(self._require_relay(request))
-        if request.content_type != "application/json":
-            raise Refusal(415, "not_json", "The body of a POST must be JSON, and its Content-Type application/json.")
-        object_in(request.read(MAX_BODY_BYTES + 1))
+        _check_body(request)
         cookie = self._cookie_of(request)
         if not has_secret(cookie):
             raise Refusal(428, NO_COOKIE, "The request has no cookie. Repeat it with the one of this response.")
@@ -201,6 +204,11 @@ class RTVIVoice:
         serve_page(self._require_relay(request, though_ended=True), request.META)
         return HttpResponse()  # the connection is shut down by now, so that nothing is written
 
+    def _end(self, request: HttpRequest) -> HttpResponse:
+        _check_body(request)
+        self._require_relay(request).end("user")
+        return JsonResponse({}, status=202)
+
     def _require_relay(self, request: HttpRequest, *, though_ended: bool = False) -> Relay:
         return self._sessions.require(self._cookie_of(request), though_ended=though_ended)
 
@@ -211,6 +219,12 @@ class RTVIVoice:
         response.set_signed_cookie(
             self._cookie, value, salt=_SALT, secure=request.is_secure(), httponly=True, samesite="Strict"
         )
+
+
+def _check_body(request: HttpRequest) -> None:
+    if request.content_type != "application/json":
+        raise Refusal(415, "not_json", "The body of a POST must be JSON, and its Content-Type application/json.")
+    object_in(request.read(MAX_BODY_BYTES + 1))
 
 
 def _state_response(relay: Relay, status: int = 200) -> HttpResponse:

@@ -553,7 +553,7 @@ class RTVIVoice extends HTMLElement {
   #playing = false; // bot's audio, silence included
   #botSpeaks = false;
   #unsent = []; // texts until the bot is ready
-  #sent = "";
+  #sent = ""; // the last text that the server has not confirmed
   #pressed = null; // what the button beside the notice does
   #atEnd = true; // of the transcript
 
@@ -681,6 +681,7 @@ class RTVIVoice extends HTMLElement {
       event: (event, data) => this.#onEvent(event, data),
       audio: (audio) => sound.play(audio),
       lost: () => {
+        this.#returnText();
         this.#set("reconnecting");
         this.#notify(this.#texts.notice.reconnecting, "bad");
       },
@@ -758,6 +759,7 @@ class RTVIVoice extends HTMLElement {
 
   #onEvent(event, data) {
     this.#transcript.apply(event, data);
+    if (event === "relayText") this.#confirm(data.text);
     if (event === "voiceClear") this.#sound.clear();
     else if (event === "voiceFormat") this.#sound.setRate(data.sample_rate_hz);
     else if (event === "voiceRefused") this.#refused(data);
@@ -782,7 +784,18 @@ class RTVIVoice extends HTMLElement {
 
   #refused({ message }) {
     this.#notify(`${this.#texts.notice.notSent} ${message}`, "bad");
-    if (this.#parts.text.value === "") this.#parts.text.value = this.#sent;
+    this.#returnText();
+  }
+
+  /** Put the last text back into the field, unless the server has confirmed it. */
+  #returnText() {
+    this.#parts.text.value ||= this.#sent;
+  }
+
+  #confirm(text) {
+    if (text !== this.#sent) return;
+    if (this.#parts.text.value === text) this.#parts.text.value = "";
+    this.#sent = "";
   }
 
   #flush() {
