@@ -9,7 +9,7 @@
 
     urlpatterns = [path("bot/", include(voice.urls)), ...]
 
-and in the page's template, with nothing else that the page needs:
+and in the page's template, which needs nothing else:
 
     <script type="module" src="/bot/rtvi-voice.js"></script>
     <rtvi-voice></rtvi-voice>
@@ -45,7 +45,7 @@ from .web.relay import DEFAULT_EVENTS, Limits, Relay
 from .web.sessions import SIGNAL, Sessions, has_secret
 
 try:
-    import simple_websocket  # noqa: F401 - so that what is missing is named here
+    import simple_websocket  # noqa: F401 - so that its absence is reported here
     from django.db.transaction import non_atomic_requests
     from django.http import HttpRequest, HttpResponse, JsonResponse
     from django.urls import path
@@ -70,8 +70,8 @@ class RTVIVoice:
         make_client: called with the request for each new session; returns a client of its own, not connected yet. It
             gets the page's microphone and loudspeaker in place of its own. Here the application decides which user may
             talk to which bot: ``raise PermissionDenied``. The client's handlers must run on threads
-            (`events="thread"`, the default of a client). If two requests of a user come at the same time, it may be
-            called for both; then one of the clients is never connected.
+            (`events="thread"`, the default of a client). For two concurrent requests of one user it may be called
+            twice; then one of the clients is never connected.
         name: part of the cookie's name.
         connect: connects the client, such as ``lambda client: client.start_bot_and_connect(url)``. Called on a thread
             of the session, outside of any request.
@@ -87,7 +87,7 @@ class RTVIVoice:
             fall behind.
 
     Raises:
-        ValueError: there is no event of that name, or a number is out of range.
+        ValueError: an event does not exist, or a number is out of range.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class RTVIVoice:
                 response[name] = value
             return response
 
-        # A page may be open for an hour: as long as the transaction of a request would last.
+        # A page may stay open for an hour, and a transaction around its request would last as long.
         exempt: Callable[[HttpRequest], HttpResponse] = non_atomic_requests(csrf_exempt(view))
         return exempt
 
@@ -202,7 +202,7 @@ class RTVIVoice:
 
     def _talk(self, request: HttpRequest) -> HttpResponse:
         serve_page(self._require_relay(request, though_ended=True), request.META)
-        return HttpResponse()  # the connection is shut down by now, so that nothing is written
+        return HttpResponse()  # never written, because the connection is shut down
 
     def _end(self, request: HttpRequest) -> HttpResponse:
         _check_body(request)
