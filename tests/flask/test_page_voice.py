@@ -290,6 +290,27 @@ def test_a_bot_that_is_not_there(quiet: Browser, serve: Callable[..., Site]) -> 
     assert button(page, "Try again").is_visible()
 
 
+#: A browser that blocks cookies blocks the storage of a tab, too.
+NO_STORAGE = """
+Object.defineProperty(window, "sessionStorage", { get() { throw new DOMException("", "SecurityError"); } });
+"""
+
+
+def test_a_browser_that_blocks_cookies(quiet: Browser, serve: Callable[..., Site]) -> None:
+    """A page without a cookie says so, and its button tries again."""
+    site = serve()
+    user = site.join(quiet)
+    user.context.add_init_script(NO_STORAGE)
+    page = user.open()
+    page.route("**/bot/session", lambda route: route.fulfill(status=428, json={"error": "no_cookie"}))
+    page.locator("rtvi-voice").evaluate("element => element.start({ muted: true })")
+    notice_becomes(
+        page, "The browser blocks the cookie that this page needs. Allow cookies for this site, then try again."
+    )
+    assert button(page, "Try again").is_visible()
+    forget_network_errors(user)
+
+
 #: The page's WebSocket asks for a route that the server does not have.
 NO_ROUTE = """
 const Real = WebSocket;
