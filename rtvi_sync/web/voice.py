@@ -143,6 +143,7 @@ class SessionVoice:
     """
 
     def __init__(self, hold: float) -> None:
+        # Guards the fields below and the outboxes. Any thread holds it for a few instructions.
         self.changed = threading.Condition(threading.Lock())
         self._mic = PageMicrophone()
         self._hold = hold
