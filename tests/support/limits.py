@@ -69,6 +69,7 @@ _PLACES = {
     "talk_answer": "rtvi_sync.cli.talk_session._ANSWER_TIMEOUT",  # until the next line of a pipe is sent
     "levels_tick": "rtvi_sync.cli.devices._TICK",
     "page_silence": "rtvi_sync.web.voice_page._SILENCE",  # after which a page that talks counts as gone
+    "page_mic_window": "rtvi_sync.web.voice._MIC_WINDOW",  # in which a delay of the microphone must be needed
     "page_socket": "rtvi_sync.web.websocket._SOCKET_TIMEOUT",  # for data that a page does not read
     "event_log": "rtvi_sync.web.event_log._MAX_LOG_BYTES",  # bytes
     "scenario_end": "rtvi_sync.testing.load.many._END_TIMEOUT",

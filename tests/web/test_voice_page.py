@@ -18,6 +18,7 @@ from tests.support.talking_page import (
     RATE,
     code_of,
     connect,
+    refusal_of,
     speech,
 )
 
@@ -38,11 +39,12 @@ def test_a_page_that_is_silent(serve: Serve, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_page_that_reads_nothing(serve: Serve, bot: EmbeddedBot, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page that reads nothing is closed, and the session continues for the user's next page."""
-    limits.patch(monkeypatch, page_socket=0.5)
     user = serve().user()
     user.start()
     session = bot.wait_for_session()
-    connection = connect(user, sockopt=[(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)])
+    with monkeypatch.context() as patch:  # for this page alone: a slow machine needs more for the next one
+        limits.patch(patch, page_socket=0.5)
+        connection = connect(user, sockopt=[(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)])
     connection.send(START)
     for number in range(200):
         session.send({"label": "rtvi-ai", "type": "server-message", "data": f"{number}" + 100_000 * "x"})
@@ -121,6 +123,19 @@ def test_numbers_that_lie(serve: Serve) -> None:
     page.send({"type": "text", "text": "Hello!"})
     page.wait_for_event("botStoppedSpeaking")
     assert page.code is None
+
+
+def test_the_reason_of_a_refusal(serve: Serve) -> None:
+    """The session tells a page, which cannot read the refusal of its handshake, why it was refused."""
+    user = serve(max_streams=1).user()
+    page = user.talk()
+    assert refusal_of(user) == (429, "too_many_pages")
+    assert user.http.get("/bot/session").json() == {"state": "ready", "refused": "too_many_pages"}
+    assert user.http.get("/bot/voice").json()["error"] == "not_websocket"  # as behind a proxy that passes none on
+    assert user.http.post("/bot/session", json={}).json() == {"state": "ready", "refused": "not_websocket"}
+    page.close()
+    user.open().wait_for_event("botReady")
+    assert user.http.get("/bot/session").json() == {"state": "ready"}
 
 
 @pytest.mark.parametrize("text", ["", " ", 5, "\ud800"], ids=ascii)

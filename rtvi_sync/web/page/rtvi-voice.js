@@ -143,6 +143,7 @@ class Sound {
 
   /** Send what a microphone records, until it is disconnected from the computer. */
   connectMicrophone(stream) {
+    if (this.#context.state === "closed") return stopTracks(stream); // the user has ended while being asked
     this.#stream = stream;
     stream.getAudioTracks()[0].onended = () => {
       this.#disconnectMicrophone();
@@ -193,6 +194,7 @@ const RETRY_MS = 500;
 const GIVE_UP_MS = 10_000;
 // The server says something each second.
 const SILENCE_MS = 3000;
+const REQUEST_MS = 15_000;
 const [PLAYED_MS, IDLE_MS] = [100, 1000];
 // Audio that waits longer than 0.3 s would be late for ever: up to 0.1 s of it in the WebSocket, the newest 0.2 s here.
 const [MAX_BUFFERED_BYTES, MAX_WAITING_FRAMES] = [MICROPHONE_RATE * 2 * 0.1, 10];
@@ -200,6 +202,8 @@ const TAKEN = 4001;
 // The page has broken the protocol: to repeat that would not help.
 const REFUSED = [1002, 1003, 1007, 1008, 1009];
 const OVER = [404, 409, 410];
+// Errors of a server, or of a proxy in front of it, that opens no WebSocket.
+const UNSUPPORTED = ["no_websocket", "not_websocket", "bad_request"];
 
 /** An answer of the server that refuses a request. */
 class Refusal extends Error {
@@ -210,9 +214,10 @@ class Refusal extends Error {
   }
 }
 
-async function request(route, body) {
+async function request(route, body, timeout = REQUEST_MS) {
+  const signal = AbortSignal.timeout(timeout); // a network that fails silently answers never
   const post = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
-  const response = await fetch(new URL(route, BASE), body === undefined ? {} : post);
+  const response = await fetch(new URL(route, BASE), { signal, ...(body === undefined ? {} : post) });
   const answer = await response.json().catch(() => ({}));
   if (!response.ok) throw new Refusal(response.status, answer);
   return answer;
@@ -234,6 +239,8 @@ class Connection {
   #last = ""; // the id of the last event
   #received = 0; // when something came last
   #lostAt = null; // when the connection was lost; null while there is one
+  #triedAt = -Infinity; // when it was opened last
+  #wasOpen = false; // ever
   #waiting = [];
   #played = 0;
   #reportedAt = 0;
@@ -263,8 +270,9 @@ class Connection {
     url.protocol = url.protocol.replace("http", "ws");
     const socket = (this.#socket = new WebSocket(url));
     socket.binaryType = "arraybuffer";
-    this.#received = performance.now();
+    this.#received = this.#triedAt = performance.now();
     socket.onopen = () => {
+      this.#wasOpen = true;
       this.#waiting = [];
       this.#played = 0;
       this.send({ type: "start", sample_rate_hz: MICROPHONE_RATE, after: this.#last });
@@ -296,22 +304,26 @@ class Connection {
     if (this.#lostAt === null) {
       this.#lostAt = performance.now();
       this.handlers.lost();
-      this.#connect();
-    } else {
-      this.#wait();
+      // At once, except if it was opened just now: a server that closes each connection must not be flooded.
+      if (this.#lostAt - this.#triedAt > RETRY_MS) return this.#connect();
     }
+    this.#wait();
   }
 
-  /** Wait before the next attempt; meanwhile find out whether there is something to connect to. */
+  /** Wait before the next attempt. In the meantime ask why there is no connection: no page can read the refusal of one. */
   async #wait() {
-    const error = await request("session").then(
-      () => null,
-      (error) => error,
-    );
+    const { error = null, refused } = await request("session", undefined, SILENCE_MS).catch((error) => ({ error }));
     if (this.#closed || this.#socket) return;
     if (OVER.includes(error?.status)) this.#end("gone");
-    else if (performance.now() - this.#lostAt > GIVE_UP_MS) this.#end("lost");
+    else if (UNSUPPORTED.includes(refused)) this.#end("unsupported");
+    else if (performance.now() - this.#lostAt > GIVE_UP_MS) this.#end(this.#reasonOf(error, refused));
     else this.#retry = setTimeout(() => this.#connect(), RETRY_MS);
+  }
+
+  #reasonOf(error, refused) {
+    if (refused === "too_many_pages") return "pages";
+    // The server answers, but no connection was ever opened: a proxy that lets none through, or a wrong origin.
+    return error === null && !this.#wasOpen ? "unsupported" : "lost";
   }
 
   #end(reason) {
@@ -404,6 +416,7 @@ const TEXTS = {
     unreachable: "The server cannot be reached. Check your connection, then try again.",
     busy: "Too many people are talking to the bot. Try again in a minute.",
     forbidden: "You may not talk to this bot.",
+    cookies: "The browser blocks the cookie that this page needs. Allow cookies for this site, then try again.",
     failing: "The server has reported an error. Try again later.",
     reconnecting: "The connection was lost. Reconnecting…",
     notSent: "The message was not sent.",
@@ -421,13 +434,15 @@ const TEXTS = {
     gone: "The conversation is over, because the connection was lost for too long.",
     lost: "The connection was lost. Check your network, then try again.",
     refused: "The server has refused the connection. Load the page again.",
+    pages: "This conversation is open in too many tabs. Close some of them, then try again.",
+    unsupported: "The web server does not accept connections for the voice. Its administrator can change that.",
   },
 };
 
 /** Return what a failed request means, as a key of `TEXTS.notice`. */
 function reasonOf(error) {
   if (!(error instanceof Refusal)) return "unreachable";
-  return { 403: "forbidden", 503: "busy" }[error.status] ?? "failing";
+  return { 403: "forbidden", 428: "cookies", 503: "busy" }[error.status] ?? "failing";
 }
 
 // -- the element -------------------------------------------------------------------------------------------------------
@@ -522,6 +537,15 @@ const NEAR_END = 48;
 // In the tab's own storage: a page that is loaded again goes on, and one in another tab does not begin by itself.
 const TALKING = `rtvi-voice ${BASE.pathname}`;
 
+/** Return the tab's storage; null where cookies are blocked, and it with them. */
+function storage() {
+  try {
+    return sessionStorage;
+  } catch {
+    return null;
+  }
+}
+
 class RTVIVoice extends HTMLElement {
   static texts = TEXTS;
 
@@ -539,7 +563,7 @@ class RTVIVoice extends HTMLElement {
   #playing = false; // bot's audio, silence included
   #botSpeaks = false;
   #unsent = []; // texts until the bot is ready
-  #sent = "";
+  #sent = ""; // the last text that the server has not confirmed
   #pressed = null; // what the button beside the notice does
   #atEnd = true; // of the transcript
 
@@ -612,15 +636,15 @@ class RTVIVoice extends HTMLElement {
   };
 
   #return = async ({ persisted }) => {
-    const kept = sessionStorage.getItem(TALKING);
-    if (!persisted || kept === null || this.#attempt !== null) return;
+    const kept = storage()?.getItem(TALKING);
+    if (!persisted || !kept || this.#attempt !== null) return;
     const live = await request("session").then(
       () => true,
       () => false,
     );
     if (this.#attempt !== null || !this.isConnected) return;
     if (live) await this.#start(kept === "muted");
-    else sessionStorage.removeItem(TALKING);
+    else storage()?.removeItem(TALKING);
   };
 
   // -- the conversation ------------------------------------------------------------------------------------------------
@@ -667,6 +691,7 @@ class RTVIVoice extends HTMLElement {
       event: (event, data) => this.#onEvent(event, data),
       audio: (audio) => sound.play(audio),
       lost: () => {
+        this.#returnText();
         this.#set("reconnecting");
         this.#notify(this.#texts.notice.reconnecting, "bad");
       },
@@ -676,6 +701,7 @@ class RTVIVoice extends HTMLElement {
     this.#connection.open();
     this.#remember();
     if (sound.paused) this.#paused(true);
+    if (!this.#muted && !sound.hasMicrophone) this.#addMicrophone(); // the user has unmuted in the meantime
   }
 
   #newSound() {
@@ -738,11 +764,12 @@ class RTVIVoice extends HTMLElement {
   };
 
   #remember() {
-    if (this.#connection) sessionStorage.setItem(TALKING, this.#sound.hasMicrophone && !this.#muted ? "talking" : "muted");
+    if (this.#connection) storage()?.setItem(TALKING, this.#sound.hasMicrophone && !this.#muted ? "talking" : "muted");
   }
 
   #onEvent(event, data) {
     this.#transcript.apply(event, data);
+    if (event === "relayText") this.#confirm(data.text);
     if (event === "voiceClear") this.#sound.clear();
     else if (event === "voiceFormat") this.#sound.setRate(data.sample_rate_hz);
     else if (event === "voiceRefused") this.#refused(data);
@@ -767,7 +794,18 @@ class RTVIVoice extends HTMLElement {
 
   #refused({ message }) {
     this.#notify(`${this.#texts.notice.notSent} ${message}`, "bad");
-    if (this.#parts.text.value === "") this.#parts.text.value = this.#sent;
+    this.#returnText();
+  }
+
+  /** Put the last text back into the field, unless the server has confirmed it. */
+  #returnText() {
+    this.#parts.text.value ||= this.#sent;
+  }
+
+  #confirm(text) {
+    if (text !== this.#sent) return;
+    if (this.#parts.text.value === text) this.#parts.text.value = "";
+    this.#sent = "";
   }
 
   #flush() {
@@ -817,9 +855,9 @@ class RTVIVoice extends HTMLElement {
   #over(reason) {
     const { over } = this.#texts;
     this.#close();
-    sessionStorage.removeItem(TALKING);
-    this.#muted &&= ["taken", "lost"].includes(reason); // then the conversation goes on as it was
-    this.#set("ended", { taken: "takeBack", failed: "retry", lost: "retry" }[reason] ?? "again");
+    storage()?.removeItem(TALKING);
+    this.#muted &&= ["taken", "lost", "pages"].includes(reason); // then the conversation goes on as it was
+    this.#set("ended", { taken: "takeBack", failed: "retry", lost: "retry", pages: "retry", unsupported: "retry" }[reason] ?? "again");
     this.#notify(over[reason] ?? over.bot, ["user", "taken", "bot"].includes(reason) ? "" : "bad");
   }
 
