@@ -91,6 +91,8 @@ usage: python3 run.py COMMAND ...
   bench [--quick] [--only NAME] ...        measure the package beside other clients:
                                            docs/background/performance.md. --quick takes five minutes and prints
                                            the rows that matter
+  docs [--serve | --links]                 build the site of docs/ in .cache/docs, and print its path. --serve shows it
+                                           at http://127.0.0.1:8000; --links checks the links to other sites
   setup [--real | --matrix]                install what lint and test need, except libraries for devices; run nothing
   check [FILE or FOLDER ...]               the loop of a developer: ruff, mypy and the quick tests of the files that
                                            have changed since the last commit, or of those named
@@ -120,6 +122,7 @@ EXTRAS = ("resample", "aec", "files", "screen", "speed", "locust", "mcp", "scena
 TEST_PARTS = (*DEMO_PARTS, *EXTRAS, "test")
 LINT_PARTS = (*TEST_PARTS, "lint")
 PYRIGHT_PARTS = (*LINT_PARTS, "pyright")
+DOCS_MINORS = (12, 13, 14, 11)  # minor versions of Python 3 on which the pinned Sphinx runs, the preferred one first
 
 # Minor versions of Python 3 on which each Pipecat runs, the preferred one first.
 PIPECAT = {"1.14.0": (11, 12, 13), "0.0.108": (11, 12, 13, 10), "0.0.73": (11, 12, 10)}
@@ -157,7 +160,7 @@ DEVICES = {
     ),
     "sounddevice": (
         "sounddevice",
-        "sounddevice: cannot be used here (needs libportaudio2; if audio hangs, see docs/guides/audio.md)",
+        "sounddevice: cannot be used here (needs libportaudio2; if audio hangs, see docs/guides/no-sound.md)",
         ("libportaudio2",),
     ),
     "video": (
@@ -203,6 +206,7 @@ MODULES = {
 # A slow package index must not keep the demo waiting: the embedded bot answers then.
 LOCAL_BOT_SECONDS = 150.0
 TEST_SECONDS = 6 * 3600.0  # on a busy machine; the tests end their own hangs
+DOCS_SECONDS = 1800.0  # on a busy machine
 SOAK_SECONDS = 7 * 24 * 3600.0
 BENCH_SECONDS = 6 * 3600.0
 WAIT_SECONDS = 0.1
@@ -624,6 +628,39 @@ def lint(arguments: list[str]) -> int:
     return 1 if failed or (required and not pyright) else 0
 
 
+def docs(arguments: list[str]) -> int:
+    """Build the site, and fail at a warning; with --links check the links to other sites instead."""
+    wrong = {*arguments} - {"--serve", "--links"}
+    if wrong:
+        raise SetupError(f"docs takes --serve and --links, and no {' '.join(sorted(wrong))}")
+    python = docs_environment()
+    site = CACHE / "docs"
+    strict = ["-W", "--keep-going", "-n", "-j", "auto", "-q"]
+    builder = ["-b", "linkcheck"] if "--links" in arguments else ["-b", "html", *strict]
+    state = CACHE / "doctrees"  # apart from the site, which can be copied as it is
+    output = CACHE / "links" if "--links" in arguments else site
+    status = run_command([python, "-m", "sphinx", *builder, "-d", state, "docs", output], DOCS_SECONDS, ROOT)
+    if status:
+        shutil.rmtree(state, ignore_errors=True)  # Sphinx warns of a page only when it reads the page
+    if status or "--links" in arguments:
+        return status
+    print_step(f"The site is in {shown(site / 'index.html')}")
+    if "--serve" in arguments:
+        words = [python, "-m", "http.server", "--bind", "127.0.0.1", "--directory", site, "8000"]
+        return run_command(words, None, ROOT)
+    return 0
+
+
+def docs_environment() -> Path:
+    """Return the Python of the environment with Sphinx, which does not run on each Python that the package does."""
+    base = find_python(DOCS_MINORS)
+    if base is None:
+        raise SetupError("the site needs Python " + " or ".join(f"3.{minor}" for minor in DOCS_MINORS))
+    python = make_environment(CACHE / "sphinx", base)
+    install(python, requirements_of(read_project(python), ("docs",)), "the packages for docs")
+    return python
+
+
 def check(arguments: list[str]) -> int:
     """Run ruff on all files, mypy and the quick tests on those that have changed since the last commit or are named."""
     changed = named_files(arguments) if arguments else changed_files()
@@ -747,6 +784,7 @@ COMMANDS = {
     "mutants": mutants,
     "soak": soak,
     "bench": bench,
+    "docs": docs,
     "setup": setup,
     "check": check,
     "lint": lint,

@@ -26,7 +26,7 @@ from .tables import QUICK
 #: Page -> what makes its generated parts.
 PAGES: Final[dict[str, Callable[[str, Results], str]]] = {
     "background/performance.md": report.page,
-    "guides/load.md": locust_workers.page,
+    "background/many-sessions.md": locust_workers.page,
 }
 #: The measurement in addition to the scenarios.
 LOCUST: Final = "locust"

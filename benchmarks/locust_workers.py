@@ -1,8 +1,9 @@
 """How many sessions in real time one process holds, and workers of Locust: CPU, memory, gaps; and a storm of connects.
 
-`python -m benchmarks --only locust` measures it and writes docs/guides/load.md. The most that one worker holds well
-is what a large test is planned by. Every process is new for its row. The bot is the server of the benchmarks, a process
-of its own, and in some rows on a core of its own, by taskset, or with TLS; the sessions are those of `held.py`.
+`python -m benchmarks --only locust` measures it and writes docs/background/many-sessions.md. The most that one worker
+holds well is what a large test is planned by. Every process is new for its row. The bot is the server of the
+benchmarks, a process of its own, and in some rows on a core of its own, by taskset, or with TLS; the sessions are those
+of `held.py`.
 """
 
 from __future__ import annotations
@@ -548,7 +549,7 @@ def measure(effort: float = 1.0) -> tuple[list[dict[str, Any]], list[dict[str, A
 
 
 def page(text: str, results: Results) -> str:
-    """Return docs/guides/load.md with its tables generated again."""
+    """Return docs/background/many-sessions.md with its tables generated again."""
     if not results.held:
         return text
     held, storms = [Held(**row) for row in results.held], [Storm(**each) for each in results.storms]

@@ -1,8 +1,269 @@
-"""How Sphinx makes the site of these pages: `python3 run.py docs`."""
+"""How Sphinx makes the site of these pages, for `python3 run.py docs`."""
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import re
+import sys
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import attrs
+from docutils import nodes
+from sphinx.application import Sphinx
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+import rtvi_sync  # noqa: E402
+from tools import llms  # noqa: E402
+
 project = "rtvi_sync"
-extensions = ["myst_parser"]
+author = "the authors of rtvi_sync"
+version = release = rtvi_sync.__version__
+html_title = f"rtvi_sync {version}"
 html_theme = "furo"
-exclude_patterns = ["_build"]
+html_copy_source = False
+html_show_copyright = False
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+exclude_patterns: list[str] = []
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "notfound.extension",
+]
+highlight_language = "text"
+myst_heading_anchors = 4
+myst_enable_extensions = ["colon_fence", "deflist"]
+copybutton_exclude = ".linenos, .gp, .go"
+
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+autodoc_member_order = "bysource"
+autodoc_default_options = {"members": True, "inherited-members": "Exception,str,dict,tuple,int"}
+autodoc_mock_imports = ["locust"]  # importing it patches the sockets of this process
+napoleon_use_ivar = True
+napoleon_use_rtype = False
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+python_maximum_signature_line_length = 80
+python_use_unqualified_type_names = True
+toc_object_entries_show_parents = "hide"
+# Types that have a short name in the source and a long meaning.
+autodoc_type_aliases = {
+    name: name
+    for name in (
+        "CamChoice",
+        "ExpectedCalls",
+        "MicChoice",
+        "Milliseconds",
+        "SpeakerChoice",
+        "Texts",
+        "Transcriber",
+        "TransportName",
+        "TurnStatus",
+    )
+}
+
+nitpicky = True
+linkcheck_ignore = [r"https?://localhost", r"https://github\.com/OWNER/"]  # a bot; no account has the repository yet
+
+# `OWNER` becomes the account of the repository.
+REPOSITORY = "https://github.com/OWNER/rtvi_sync/blob/main/"
+_LINK = re.compile(r"(?<=\]\()(?!\w+:)([^)#\s]+)((?:#[^)\s]*)?)(?=\))")
+_FILE = re.compile(r"\[[\w/-]+\.md\]\((?!\.\./\.\./)")
+_SPAN = re.compile(r"(?<![`:\\\w])`([^`\n]+)`(?!`)")
+_PAGE = re.compile(r"docs/([a-z]+/[a-z-]+)\.md")
+_FIELDS = re.compile(r"^( +)(\w+(?:, \w+)+): (.*)$")
+_SECTION = re.compile(r"\s*(?:Args|Attributes|Example|Raises|Returns|Yields|Note)s?:")
+_COLON = "\ue000"
+_UNIT = re.compile(r"^( +[\w, ]+) \((seconds|milliseconds|hertz|bytes)\): ")
+_MODULES = ("rtvi_sync", "rtvi_sync.media", "rtvi_sync.media.convert", "rtvi_sync.testing")
+
+
+def link_to_repository(app: Sphinx, page: str, source: list[str]) -> None:
+    """Let the links that leave this folder lead to the repository, and show titles in place of the names of files."""
+    folder = PurePosixPath("docs", page).parent
+
+    def target(match: re.Match[str]) -> str:
+        parts: list[str] = []
+        for part in (folder / match[1]).parts:
+            if part == "..":
+                parts.pop()
+            else:
+                parts.append(part)
+        return match[0] if parts[:1] == ["docs"] else REPOSITORY + "/".join(parts) + match[2]
+
+    source[0] = _LINK.sub(target, _FILE.sub("[](", source[0]))
+
+
+def _public() -> dict[str, str]:
+    """Return the address of each public name, by the name."""
+    found = {}
+    for module in _MODULES:
+        for name in importlib.import_module(module).__all__:
+            found.setdefault(name, f"{module}.{name}")
+    return found
+
+
+PUBLIC = _public()
+
+
+def address_of(text: str, owner: str) -> str | None:
+    """Return the address of what a docstring names: a public name, its member, or a member of the docstring's class."""
+    path = text.split("(", 1)[0]
+    if not re.fullmatch(r"[A-Za-z_][\w.]*", path):
+        return None
+    name, _, member = path.removeprefix("rtvi_sync.").partition(".")
+    if name == "client":
+        name = "RTVIClient"
+        if not member:
+            return None
+    if name in PUBLIC:
+        return member_address(PUBLIC[name], member) if member else PUBLIC[name]
+    if member or "(" not in text:
+        return None
+    # A member of the class, or of the method's class.
+    return member_address(owner, name) or member_address(owner.rpartition(".")[0], name)
+
+
+def member_address(place: str, member: str) -> str | None:
+    """Return the address of a class's member that has a docstring: in the class, or in the public base that has it."""
+    module, _, name = place.rpartition(".")
+    try:
+        owner = getattr(importlib.import_module(module), name)
+        found = getattr(owner, member)
+    except (ImportError, AttributeError, ValueError):
+        return None
+    is_member = isinstance(owner, type) and (callable(found) or isinstance(found, property))
+    if not is_member or member.startswith("_") or not found.__doc__:
+        return None
+    if member not in vars(owner):
+        bases = (base.__name__ for base in owner.__mro__ if hasattr(base, member))
+        place = [place, *(PUBLIC[base] for base in bases if base in PUBLIC)][-1]
+    return f"{place}.{member}"
+
+
+def prepare_docstring(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Turn the package's docstrings into what napoleon reads: references, code, and one attribute a line."""
+    if name == "rtvi_sync.RTVIClient":
+        lines[:] = without_options(lines)
+    if what == "class" and attrs.has(obj):
+        lines[:] = with_inherited_attributes(obj, lines)
+    lines[:] = with_code_blocks(lines)
+
+    def span(match: re.Match[str]) -> str:
+        address = address_of(match[1], name)
+        text = f":py:obj:`{match[1]} <{address}>`" if address and address != name else f"``{match[1]}``"
+        return text + "\\ " * match.string[match.end() : match.end() + 1].isalnum()
+
+    prepared: list[str] = []
+    for line in (_UNIT.sub(r"\1: (\2) ", line) for line in lines):  # napoleon takes a unit for a type
+        row = _FIELDS.match(line)
+        for one in row[2].split(", ") if row else [""]:
+            text = _SPAN.sub(span, f"{row[1]}{one}: {row[3]}" if row else line)
+            prepared.append(_PAGE.sub(r":doc:`/\1`", text))
+    if what in ("property", "attribute", "data") and prepared:
+        prepared[0] = prepared[0].replace(": ", _COLON)  # napoleon takes the words before a colon for a type
+    lines[:] = prepared
+
+
+def restore_colon(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Undo what `prepare_docstring()` hides from napoleon."""
+    lines[:] = [line.replace(_COLON, ": ") for line in lines]
+
+
+def attribute_lines(lines: list[str]) -> list[str]:
+    """Return the lines of a docstring's section of attributes."""
+    if "Attributes:" not in lines:
+        return []
+    rest = lines[lines.index("Attributes:") + 1 :]
+    end = next((number for number, line in enumerate(rest) if line and not line.startswith(" ")), len(rest))
+    return [line for line in rest[:end] if line]
+
+
+def with_inherited_attributes(cls: type, lines: list[str]) -> list[str]:
+    """Add the attributes that base classes without a page describe."""
+    inherited = [
+        line
+        for base in reversed(cls.__mro__[1:])
+        if base.__name__ not in PUBLIC and attrs.has(base)
+        for line in attribute_lines((inspect.getdoc(base) or "").splitlines())
+    ]
+    if not inherited or inspect.getdoc(cls) == inspect.getdoc(cls.__mro__[1]):
+        return lines
+    if "Attributes:" not in lines:
+        return [*lines, "", "Attributes:", *inherited, ""]
+    start = lines.index("Attributes:") + 1
+    return [*lines[:start], *inherited, *lines[start:]]
+
+
+def with_code_blocks(lines: list[str]) -> list[str]:
+    """Mark the indented blocks of a docstring as code, but not those of its sections."""
+    marked = []
+    for number, line in enumerate(lines):
+        marked.append(line)
+        indent = len(line) - len(line.lstrip())
+        introduces = line.endswith(":") or (line and not indent)
+        blank, following = [*lines[number + 1 : number + 3], "", ""][:2]
+        if (
+            introduces
+            and not _SECTION.fullmatch(line)
+            and not blank
+            and re.match(rf" {{{indent + 4}}} *[^ *]", following)
+        ):
+            marked += ["", " " * indent + ".. code-block:: python"]
+    return marked
+
+
+def shorten_signature(app: Sphinx, what: str, name: str, obj: Any, options: Any, signature: str, returns: str) -> Any:
+    """Leave out of a signature what only type checkers need."""
+    if signature:
+        signature = re.sub(r"(\*\*\w+): Unpack\[\w+\]", r"\1", signature).replace(" = NOTHING", " = ...")
+    return signature, {"ClientT": "RTVIClient", "TransportT": "Transport"}.get(returns, returns)
+
+
+def without_options(lines: list[str]) -> list[str]:
+    """Leave out the options of the client, which have a table on a page of their own."""
+    start = lines.index("Args:") if "Args:" in lines else len(lines)
+    end = lines.index("Raises:") if "Raises:" in lines else len(lines)
+    return [*lines[:start], *lines[end:]]
+
+
+def resolve(app: Sphinx, env: Any, node: Any, content: nodes.Element) -> nodes.Element | None:
+    """Show a type that has no page here, as of the standard library, without a link and without a warning.
+
+    A name of this package is resolved by its public address, or is an error.
+    """
+    if node.get("refdomain") != "py":
+        return None
+    target: str = node["reftarget"]
+    name = target.rpartition(".")[2]
+    if name in PUBLIC and PUBLIC[name] != target:
+        domain = env.get_domain("py")
+        found = domain.resolve_xref(env, node["refdoc"], app.builder, "obj", PUBLIC[name], node, content)
+        if found is not None:
+            return found
+    is_annotation = node.get("reftype") == "class"
+    return content if is_annotation or not target.startswith("rtvi_sync") else None
+
+
+def write_llms(app: Sphinx, error: Exception | None) -> None:
+    """Put the files for language models into the site's root."""
+    if error is None and app.builder.name == "html":
+        llms.write(app.outdir)
+
+
+def setup(app: Sphinx) -> None:
+    """Add what this file defines."""
+    app.connect("source-read", link_to_repository)
+    app.connect("autodoc-process-docstring", prepare_docstring, priority=100)
+    app.connect("autodoc-process-docstring", restore_colon, priority=900)
+    app.connect("autodoc-process-signature", shorten_signature)
+    app.connect("missing-reference", resolve)
+    app.connect("build-finished", write_llms)

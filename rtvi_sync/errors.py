@@ -60,7 +60,7 @@ class RTVIError(Exception):
     def __init__(self, message: str, *, status: int | None = None) -> None:
         super().__init__(message)
         if not self._quotes and (hint := hint_of(message)):
-            self.__notes__ = [hint]  # as add_note() does, which Python 3.10 lacks
+            self.__notes__: list[str] = [hint]  # as add_note() does, which Python 3.10 lacks
         self.status = status
 
     def __reduce__(self) -> tuple[Any, ...]:

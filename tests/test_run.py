@@ -874,7 +874,8 @@ def test_devices_are_looked_for_in_each_run(ready: Machine, tmp_path: Path) -> N
     audio = skipped + "PyAudio: cannot be built here (needs gcc and portaudio19-dev)"
     video = skipped + "OpenCV: cannot be installed here (needs opencv-python, libgl1 and libglib2.0-0)"
     unavailable = [[line for line in done.stdout.splitlines() if line.startswith(skipped)] for done in runs]
-    other = skipped + "sounddevice: cannot be used here (needs libportaudio2; if audio hangs, see docs/guides/audio.md)"
+    hint = "needs libportaudio2; if audio hangs, see docs/guides/no-sound.md"
+    other = f"{skipped}sounddevice: cannot be used here ({hint})"
     assert unavailable == [[audio, other, video], [other, video], [other, video]]
     assert [done.returncode for done in runs] == [0, 0, 0]
     assert "libGL.so.1" in log

@@ -16,12 +16,12 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 
 def page_named(name: str) -> Path:
-    """Return the page of the documentation that has a name, in whatever folder."""
-    (page,) = DOCS.rglob(f"{name}.md")
+    """Return the page with this name in one of the groups that explain: start, guides or background."""
+    (page,) = (path for path in DOCS.rglob(f"{name}.md") if path.parent.name != "reference")
     return page
 
 
-PAGE = page_named("errors")
+PAGE = DOCS / "guides" / "errors.md"
 
 
 def page() -> str:

@@ -1,106 +1,193 @@
-"""The page `docs/reference/reference.md`: every event, the options and members of the client, and every public name.
+"""The pages of docs/reference that are made of the code: events, options, commands, and options of pytest.
 
-`python -m tools.reference` writes it.
+`python -m tools.reference` writes them. The pages of classes are written by hand around what Sphinx takes from the
+docstrings.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterable, Iterator, Mapping
-from importlib import import_module
+import argparse
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from types import ModuleType
+from typing import Final
 
 import attrs
+import pytest
 
-from rtvi_sync import RTVIClient, RTVIClientOptions, RTVIEvent
+from rtvi_sync import RTVIClientOptions, RTVIEvent
+from rtvi_sync.cli import _parser
 from rtvi_sync.client.options import option_texts
+from rtvi_sync.testing import pytest_plugin
 
 from .event_overloads import groups
 
-PAGE = Path(__file__).parents[1] / "docs" / "reference" / "reference.md"
-MODULES = ("rtvi_sync", "rtvi_sync.media", "rtvi_sync.media.convert", "rtvi_sync.testing")
+FOLDER: Final = Path(__file__).parents[1] / "docs" / "reference"
 
-_HEAD = """\
-# Reference
-
-`python -m tools.reference` writes this page from the docstrings; `help(name)` shows the whole of each.
-The names of the integrations are in [flask.md](../guides/flask.md), [notebook.md](../guides/notebook.md), \
-[otel.md](../guides/otel.md) and [load.md](../guides/load.md).
-
-## Events
+_EVENTS: Final = """\
+# Events
 
 `client.on()`, `client.wait_for()`, `client.events()` and `signals` take these names, and the members of `RTVIEvent`.
-The class of `event.data` is one of those below.
-[protocol.md](protocol.md) says which bots send which message.
+The class of `event.data` is one of those on the page [Messages](messages.md).
+[What bots do](protocol.md) says which bots send which message.
 """
-_OPTIONS_HEAD = """
-## Options
+_EVENT_CLASSES: Final = """
+## Classes
 
-Keyword arguments of `RTVIClient`.
-`connect()` and `RTVIClient.for_url()` take all of them except `custom_connect_handler`.
+```{eval-rst}
+.. autoclass:: rtvi_sync.Event
+
+.. autoclass:: rtvi_sync.RTVIEvent
+   :no-members:
+
+.. autoclass:: rtvi_sync.RTVIEventCallbacks
+   :no-members:
+
+.. autoclass:: rtvi_sync.HandlerError
+
+.. autoclass:: rtvi_sync.BotStartedData
+
+.. autoclass:: rtvi_sync.ReconnectingData
+
+.. autoclass:: rtvi_sync.ReconnectFailedData
+```
+
+## Signals
+
+```{eval-rst}
+.. automodule:: rtvi_sync.signals
+   :no-members:
+```
 """
-_CLIENT_HEAD = """
-## `RTVIClient`
+_OPTIONS: Final = """\
+# Options
+
+The keyword arguments of [`RTVIClient`](client.md).
+[`connect()`](connect.md) and `RTVIClient.for_url()` take all of them except `custom_connect_handler`.
+Times are in seconds, except `timeout`, which is in milliseconds.
 """
-# Names without a docstring of their own.
-_OTHERS: Mapping[str, str] = {
-    "DEFAULT_TIMEOUT": "The client's `request_timeout`, which is the `timeout` of calls that wait for an answer.",
-    "RTVIActionResponse": "The answer to an action: an `RTVIMessage`.",
-    "Timeout": "The type of a `timeout`: seconds, `DEFAULT_TIMEOUT`, or None for no limit.",
-    "__version__": "The version of the package.",
-}
+_COMMANDS: Final = """\
+# Commands
+
+`rtvi-sync COMMAND --help` prints the same; the guide is [In the terminal](../guides/terminal.md).
+"""
+_PYTEST: Final = """\
+# Options of pytest
+
+The plugin `rtvi_sync.testing.pytest_plugin` is there once the package is installed.
+The guide is [Testing in CI](../guides/testing-bots.md).
+
+## Command line
+
+"""
 
 
-def page() -> str:
-    """Return the whole page."""
-    events = _table(("event", "data", "when it comes"), _events())
-    options = _table(("option", "type", "default", "what it does"), _options())
-    members = _table(("member", "what it does"), _members(RTVIClient))
-    return "\n".join([_HEAD, *events, _OPTIONS_HEAD, *options, _CLIENT_HEAD, *members, *_modules()]) + "\n"
+def pages() -> Mapping[str, str]:
+    """Return the text of each page, by its name."""
+    makers: dict[str, Callable[[], Iterator[str]]] = {
+        "events.md": _events,
+        "options.md": _options,
+        "cli.md": _commands,
+        "pytest.md": _pytest,
+    }
+    return {name: "\n".join(make()).rstrip("\n") + "\n" for name, make in makers.items()}
 
 
-def _events() -> Iterator[tuple[str, str, str]]:
+def _events() -> Iterator[str]:
     types = {event: group.type for group in groups() for event in group.events}
-    for event in RTVIEvent:
-        data = {"None": "", "Any": "any JSON"}.get(types[event], f"`{types[event]}`")
-        yield f"`{event.snake}`", data, event.when
+    shown = {"None": "", "Any": "any JSON"}
+    rows = ((f"`{e.snake}`", shown.get(types[e], f"`{types[e]}`"), e.when) for e in RTVIEvent)
+    yield _EVENTS
+    yield from _table(("event", "data", "when it comes"), rows)
+    yield _EVENT_CLASSES
 
 
-def _options() -> Iterator[tuple[str, str, str, str]]:
-    for name, text in option_texts():
-        field = attrs.fields_dict(RTVIClientOptions)[name]
-        yield f"`{name}`", f"`{field.type}`".replace("|", "\\|"), f"`{field.default!r}`", text
+def _options() -> Iterator[str]:
+    fields = attrs.fields_dict(RTVIClientOptions)
+    rows = ((f"`{n}`", f"`{fields[n].default!r}`", f"`{fields[n].type}`<br>{text}") for n, text in option_texts())
+    yield _OPTIONS
+    yield from _table(("option", "default", "type, and what it does"), rows)
 
 
-def _modules() -> Iterator[str]:
-    for name in MODULES:
-        yield f"\n## `{name}`\n"
-        yield from _table(("name", "what it is"), _names(import_module(name)))
+def _commands() -> Iterator[str]:
+    yield _COMMANDS
+    subparsers = next(a for a in _parser()._actions if isinstance(a, argparse._SubParsersAction))
+    for name, parser in subparsers.choices.items():
+        summary, _, rest = (parser.description or "").partition("\n")
+        yield f"## {name}\n\n{summary}"
+        if rest.strip():
+            yield f"\n```\n{rest.strip()}\n```"
+        yield ""
+        yield from _table(("argument", "what it does"), map(_argument, _shown(parser)))
+        yield ""
 
 
-def _names(module: ModuleType) -> Iterator[tuple[str, str]]:
-    for name in module.__all__:
-        yield f"`{name}`", _first_paragraph(_OTHERS.get(name) or inspect.getdoc(getattr(module, name)) or "")
+def _shown(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    return (action for action in parser._actions if action.dest != "help" and action.help != argparse.SUPPRESS)
 
 
-def _members(owner: type) -> Iterator[tuple[str, str]]:
-    for name in dir(owner):
-        if not name.startswith("_"):
-            member = getattr(owner, name)
-            call = "()" if callable(member) else ""
-            yield f"`{name}{call}`", _first_paragraph(inspect.getdoc(member) or "")
+def _argument(action: argparse.Action) -> tuple[str, str]:
+    value = action.metavar or (f"{{{','.join(map(str, action.choices))}}}" if action.choices else action.dest.upper())
+    takes = action.nargs != 0
+    names = ", ".join(action.option_strings)
+    words = " ".join(filter(None, (names, str(value) if takes or not names else "")))
+    given = {**vars(action), "prog": "rtvi-sync"}
+    return f"`{words}`", " ".join((action.help or "").split()) % given
+
+
+def _pytest() -> Iterator[str]:
+    options, settings = _OptionsOf(), []
+    pytest_plugin.pytest_addoption(options)  # type: ignore[arg-type]
+    settings = options.settings
+    yield _PYTEST
+    yield from _table(("option", "what it does"), options.rows)
+    yield "\n## Settings\n\nIn `pytest.ini`, or `[tool.pytest.ini_options]` of `pyproject.toml`:\n"
+    yield from _table(("setting", "what it does"), settings)
+    yield "\n## Fixtures\n"
+    yield from _table(("fixture", "what it is"), _fixtures())
+    yield f"\n## The marker\n\n```\n{pytest_plugin.MARKER}\n```"
+
+
+class _OptionsOf:
+    """Stands in for pytest's parser, and keeps what the plugin adds to it."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[str, str]] = []
+        self.settings: list[tuple[str, str]] = []
+
+    def getgroup(self, *_: object) -> _OptionsOf:
+        """Return the group of the plugin's options."""
+        return self
+
+    def addoption(self, *names: str, help: str = "", metavar: str = "", **_: object) -> None:
+        """Keep an option of the command line."""
+        self.rows.append((f"`{' '.join(filter(None, (', '.join(names), metavar)))}`", help))
+
+    def addini(self, name: str, help: str, **_: object) -> None:
+        """Keep a setting."""
+        self.settings.append((f"`{name}`", help))
+
+
+def _fixtures() -> Iterator[tuple[str, str]]:
+    for name, value in vars(pytest_plugin).items():
+        if isinstance(value, _FIXTURE) and not name.startswith("_"):
+            yield f"`{name}`", _first_paragraph(value.__doc__ or "")
+
+
+_FIXTURE: Final = type(pytest.fixture(lambda: None))
 
 
 def _first_paragraph(text: str) -> str:
     first, _, _ = text.partition("\n\n")
-    return first.rstrip(":").replace("\n", " ").replace("``", "`").replace("|", "\\|")
+    return " ".join(first.rstrip(":").split()).replace("``", "`")
 
 
 def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
-    for cells in (heads, ("---",) * len(heads), *rows):
+    for cells in (heads, ("---",) * len(heads)):
         yield f"| {' | '.join(cells)} |"
+    for cells in rows:
+        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), "utf-8")
+    for page, text in pages().items():
+        FOLDER.joinpath(page).write_text(text, "utf-8")

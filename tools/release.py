@@ -33,7 +33,7 @@ SECONDS = 1800.0
 PERSONAL = re.compile(r"author|\burl\b", re.IGNORECASE)
 # A block of Python, the options of the bot that it talks to, and its output.
 BLOCK = re.compile(
-    r"(?:^<!-- bot: (?P<bot>.*) -->\n)?^```python\n(?P<code>.*?)^```\n(?:\n(?P<output>(?: {4}[^\n]*\n)+))?",
+    r"(?:^<!-- bot: (?P<bot>[^\n;]*)[^\n]* -->\n)?^```python\n(?P<code>.*?)^```\n(?:\n(?P<output>(?: {4}[^\n]*\n)+))?",
     re.DOTALL | re.MULTILINE,
 )
 BOT_URL = "http://localhost:7860"

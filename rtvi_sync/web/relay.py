@@ -119,8 +119,8 @@ class Relay:
         self.refused: str | None = None
         self._limits = limits
         self._forget = forget
-        self.log = EventLog(limits.max_events)
-        self.voice = SessionVoice(limits.leave_timeout) if has_voice else None
+        self.log: EventLog = EventLog(limits.max_events)
+        self.voice: SessionVoice | None = SessionVoice(limits.leave_timeout) if has_voice else None
         # Guards `reason`, `_streams`, `_connecting` and `_lost`, and wakes threads that wait for a slot. Any thread
         # holds it briefly.
         self._lock = threading.Condition(threading.Lock())

@@ -45,9 +45,9 @@ class Outbox:
 
     def __init__(self) -> None:
         self.close_code: int | None = None
-        self.is_cleared = False
+        self.is_cleared: bool = False
         self.messages: deque[str] = deque()
-        self.has_events = True
+        self.has_events: bool = True
         self._audio: deque[tuple[bytes, int]] = deque()
         # Seconds of audio since the page was opened: put in and not cleared, taken out, and played.
         self._put = self._taken = self._played = 0.0
@@ -109,7 +109,7 @@ class PageMicrophone:
     """
 
     def __init__(self) -> None:
-        self.source = PushSource(MIC_RATE_HZ, _MAX_MIC_DELAY)
+        self.source: PushSource = PushSource(MIC_RATE_HZ, _MAX_MIC_DELAY)
         self._least_waiting = _MAX_MIC_DELAY  # in the current window
         self._window_end = 0.0
         self._excess = 0.0  # seconds to catch up
@@ -145,7 +145,7 @@ class SessionVoice:
 
     def __init__(self, hold: float) -> None:
         # Guards the fields below and the outboxes, and wakes who waits for them.
-        self.changed = threading.Condition(threading.Lock())
+        self.changed: threading.Condition = threading.Condition(threading.Lock())
         self._mic = PageMicrophone()
         self._hold = hold
         self._client: RTVIClient | None = None

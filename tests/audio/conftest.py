@@ -45,7 +45,7 @@ def pulse(_pulse_parts: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pulse
     """Yield a daemon of this test's own (it starts in 0.1 s), which it may kill or stop; PortAudio sees no others."""
     with tempfile.TemporaryDirectory(prefix="rtvi-") as directory:
         server = PulseServer(Path(directory))
-        # libasound looks at the variable, and at the file's time, each time that PortAudio begins.
+        # libasound reads the variable and the file's time whenever PortAudio starts.
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
         server.start()

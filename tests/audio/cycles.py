@@ -1,9 +1,9 @@
-"""Opens, closes, switches and mutes devices again and again, under load; prints in JSON what there is more of then.
+"""Opens, closes, switches and mutes devices again and again, under load; prints in JSON which counts have grown.
 
     python -m tests.audio.cycles LIBRARY ROUNDS
 
-A round switches both devices, mutes and unmutes; every fourth closes and opens a session. Meanwhile two threads
-compute, the bot speaks, and the user does.
+A round switches both devices, mutes and unmutes; every fourth closes and opens a session. During all rounds two threads
+compute, and bot and user speak.
 """
 
 from __future__ import annotations
@@ -74,7 +74,9 @@ def main(library: str, rounds: int) -> None:
 
 
 def measure(client: RTVIClient) -> dict[str, int]:
-    """Count threads (those of libraries too), descriptors and memory, when nothing is being opened or closed."""
+    """Count threads (including those in libraries), descriptors and memory, while no device is being opened or
+    closed.
+    """
     counts: dict[str, Callable[[], int]] = {
         "threads": lambda: len(os.listdir("/proc/self/task")),
         "descriptors": lambda: len(os.listdir("/proc/self/fd")),

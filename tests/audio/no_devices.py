@@ -1,4 +1,4 @@
-"""Everything that a program does with devices, on a machine that has none: prints what it was told."""
+"""Uses all functions for devices on a machine that has none, and prints the reports it got."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.slowness import GUARD
 
 
 class Keep(logging.Handler):
-    """Keeps the levels of what is logged, which would go to standard error otherwise."""
+    """Keeps the levels of log records, which would go to standard error otherwise."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A PulseAudio daemon of a test's own: speakers, microphones and what feeds them, all without hardware."""
+"""A PulseAudio daemon of a test's own: speakers, microphones and their feeds, all without hardware."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from tests.support.waiting import until
 SPEAKERS = ("speaker_a", "speaker_b")
 MICS = ("mic_a", "mic_b")
 PACKAGES = "pulseaudio pulseaudio-utils libasound2-plugins"
-#: Of what is recorded and played here, unless a test asks for another.
+#: The rate of recorded and played sound in these tests, unless a test asks for another.
 RATE = 24000
 
 Samples = npt.NDArray[np.int16]
 
-# Of the programs that play and record, not of what is tested
+# The latency of the programs that play and record, not of the code under test
 _PLAY = ("pacat", "--playback", "--latency-msec=100")
 _RECORD = ("parec", "--latency-msec=20")
-# Without `norewinds` an idle sink of this kind runs 2 s ahead of time, and what records its monitor begins late.
+# Without `norewinds` an idle sink of this kind runs 2 s ahead of time, and a recording of its monitor starts late.
 _SINK = "module-null-sink sink_name={} rate=48000 channels={} norewinds=1"
 _SOURCE = "module-remap-source source_name={} master={}.monitor"
 
@@ -39,7 +39,7 @@ _DAEMON = [
     *(_SINK.format(f"{name}_feed", 1) for name in MICS),
     *(_SOURCE.format(name, f"{name}_feed") for name in MICS),
 ]
-# A client may neither start another daemon nor look for a cookie at home.
+# A client must not start another daemon or look for a cookie at home.
 _CLIENT = """
 default-server = {server}
 cookie-file = {directory}/cookie
@@ -49,7 +49,7 @@ enable-shm = no
 
 
 def missing_parts() -> str | None:
-    """Return what this machine lacks for a daemon with devices that PyAudio sees; None if nothing."""
+    """Return the part that this machine lacks for a daemon with devices that PyAudio sees; None if it lacks none."""
     for program in ("pulseaudio", "pactl", "pacat", "parec"):
         if shutil.which(program) is None:
             return f"{program} is not installed: apt-get install {PACKAGES}"
@@ -64,7 +64,7 @@ def missing_parts() -> str | None:
 
 
 class Recording:
-    """What comes out of a sink, or into a source, from now on; a context manager."""
+    """The sound that leaves a sink, or enters a source, from now on; a context manager."""
 
     def __init__(self, process: subprocess.Popen[bytes], path: Path, sample_rate_hz: int) -> None:
         self._process = process
@@ -109,10 +109,10 @@ class Recording:
 class PulseServer:
     """A daemon with `speaker_a`, `speaker_b`, `mic_a` and `mic_b`: the first of each kind are the defaults.
 
-    What is played to the sink `mic_a_feed` is what `mic_a` hears. The names are those of the devices in PortAudio too.
+    `mic_a` hears the sound that is played to the sink `mic_a_feed`. PortAudio's devices have the same names.
 
     Attributes:
-        directory: its socket, configuration and log, and what is recorded; a short path, for the socket.
+        directory: its socket, configuration, log and recordings; a short path, for the socket.
         environment: the variables that lead programs, and PortAudio, to this daemon and no other.
     """
 
@@ -195,7 +195,7 @@ class PulseServer:
         os.kill(self.pid, signal.SIGCONT)
 
     def log(self) -> str:
-        """Return what the daemon has written."""
+        """Return the daemon's log."""
         return self.directory.joinpath("pulse.log").read_text(errors="replace")
 
     def close(self) -> None:
@@ -207,7 +207,7 @@ class PulseServer:
     # Its devices
 
     def pactl(self, *args: str) -> str:
-        """Return what `pactl` says."""
+        """Return the output of `pactl`."""
         done = subprocess.run(
             ["pactl", *args], env=self._env(), capture_output=True, text=True, timeout=GUARD, check=True
         )
@@ -220,7 +220,7 @@ class PulseServer:
             config.write(self._definition(name, "playback", name))
 
     def load_mic(self, name: str) -> None:
-        """Plug another microphone in, which hears what is played to `<name>_feed`."""
+        """Plug another microphone in, which hears the sink `<name>_feed`."""
         self._load(name, _SINK.format(f"{name}_feed", 1), _SOURCE.format(name, f"{name}_feed"))
         with self._asound.open("a") as config:
             config.write(self._definition(name, "capture", name))
@@ -260,7 +260,7 @@ class PulseServer:
         self.pactl("set-source-mute", name, str(int(muted)))
 
     def loop(self, volume: str) -> None:
-        """Let `mic_a` hear what `speaker_a` plays, a bit later and at a volume such as "80%", as in a room."""
+        """Let `mic_a` hear `speaker_a`, a bit later and at a volume such as "80%", as in a room."""
         before = self._streams()
         loop = ("module-loopback", "source=speaker_a.monitor", "sink=mic_a_feed", "latency_msec=60")
         self.pactl("load-module", *loop)
@@ -282,13 +282,13 @@ class PulseServer:
     # Sound
 
     def play(self, samples: Samples, sample_rate_hz: int = RATE, feed: str = "mic_a_feed") -> subprocess.Popen[bytes]:
-        """Begin to play mono sound to a sink; the process ends when it was heard."""
+        """Start to play mono sound to a sink; the process ends when the sound has been heard."""
         path = self.directory / f"played-{next(self._numbers)}.raw"
         path.write_bytes(samples.astype("<i2").tobytes())
         return self._start(*_PLAY, f"--device={feed}", f"--rate={sample_rate_hz}", str(path))
 
     def record(self, source: str = "speaker_a.monitor", sample_rate_hz: int = RATE) -> Recording:
-        """Begin to record mono sound, of what a speaker plays unless another source is named."""
+        """Start to record mono sound, from a speaker unless another source is named."""
         path = self.directory / f"recorded-{next(self._numbers)}.raw"
         path.touch()
         process = self._start(*_RECORD, f"--device={source}", f"--rate={sample_rate_hz}", str(path))

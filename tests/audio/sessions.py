@@ -1,4 +1,4 @@
-"""Clients on the daemon's devices, and what they hear."""
+"""Clients on the daemon's devices, and the sound that they hear."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def client_of(ws_url: str, **options: Any) -> RTVIClient:
 
 
 def once(attempt: Callable[[], bool]) -> bool:
-    """Tell whether an attempt succeeds: what has to be in time may come late while other tests have the processors."""
+    """Return whether one of five attempts succeeds: a sound may be late while other tests use the processors."""
     return any(attempt() for _ in range(5))
 
 
@@ -40,7 +40,7 @@ def tone(hz: float, seconds: float) -> Samples:
 
 
 def is_loud(frame: AudioFrame) -> bool:
-    """Tell whether a frame has sound in it."""
+    """Return whether a frame contains sound."""
     return float(np.sqrt((frame.to_numpy().astype(float) ** 2).mean())) > SOUND
 
 
@@ -62,7 +62,7 @@ class Hearing:
                 self._more.notify_all()
 
     def wait_loud(self, seconds: float, timeout: float = GUARD) -> list[AudioFrame]:
-        """Wait until as much sound was heard from now on, and return what was heard from now on."""
+        """Wait for this many seconds of new sound, and return all frames since the call."""
         begin = len(self.frames)
 
         def loud() -> float:
@@ -80,6 +80,6 @@ class Hearing:
         return float(spectrum.argmax() * rate / len(samples))
 
     def longest_gap(self, begin: int = 0) -> float:
-        """Return the seconds of the longest pause between two sounds, from a frame on: nothing came, or silence."""
+        """Return the seconds of the longest pause between two sounds, from a frame on: missing audio, or silence."""
         loud = [frame for frame in self.frames[begin:] if is_loud(frame)]
         return max((b.timestamp - a.timestamp - a.duration for a, b in itertools.pairwise(loud)), default=0.0)

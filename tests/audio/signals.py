@@ -1,4 +1,4 @@
-"""Sounds to play, and questions about what was heard."""
+"""Sounds to play, and measures of heard sound."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ SOUND = 100.0
 
 @cache
 def speech(seconds: float = 2.0) -> Samples:
-    """Return the beginning of a few spoken sentences at 24 kHz, not to be written to."""
+    """Return the start of a few spoken sentences at 24 kHz; the array is read-only."""
     with wave.open(str(Path(__file__).parents[2] / "rtvi_sync" / "cli" / "speech.wav")) as said:
         assert (said.getframerate(), said.getnchannels(), said.getsampwidth()) == (RATE, 1, 2)
         return np.frombuffer(said.readframes(int(seconds * RATE)), np.int16)
 
 
 def alignment(heard: Samples, said: Samples) -> tuple[float, int]:
-    """Return how much of what was heard is what was said (1.0: all, at any volume), and at which sample of it."""
+    """Return how much the heard sound matches the said one (1.0: fully, at any volume), and the sample where it
+    starts.
+    """
     size = len(heard) + len(said)
     x, y = np.fft.rfft(heard.astype(float), size), np.fft.rfft(said.astype(float), size)
     similarity = np.fft.irfft(x * np.conj(y), size)[: len(heard)]
@@ -35,7 +37,7 @@ def alignment(heard: Samples, said: Samples) -> tuple[float, int]:
 
 
 def correlation(heard: Samples, said: Samples) -> float:
-    """Return how much of what was heard is what was said, 1.0 at best."""
+    """Return how much the heard sound matches the said one, 1.0 at best."""
     return alignment(heard, said)[0]
 
 

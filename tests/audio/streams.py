@@ -1,11 +1,10 @@
-"""What a program does with the real PyAudio or sounddevice, on the devices of `pulse.py`.
+"""A program that uses the real PyAudio or sounddevice, on the devices of `pulse.py`.
 
 Each part is run as a process of its own:
 
     python -m tests.audio.streams LIBRARY PART
 
-It prints what it found out, in JSON; then it waits for a line from the test, which has done something to the daemon by
-then.
+It prints its findings in JSON. Then it waits for a line from the test, which changes the daemon before it writes.
 """
 
 from __future__ import annotations
@@ -101,7 +100,7 @@ def done(**found: Any) -> None:
 
 
 def measure() -> dict[str, int]:
-    """Count threads, those of libraries too, and descriptors."""
+    """Count threads, including those in libraries, and descriptors."""
     return {
         "threads": len(os.listdir("/proc/self/task")),
         "descriptors": len(os.listdir("/proc/self/fd")),
@@ -139,7 +138,7 @@ def cycles(rounds: str) -> None:
 
 
 def settled() -> dict[str, int]:
-    """Return what `measure()` finds when it finds the same for a while: threads of libraries take a moment to end."""
+    """Return the result of `measure()` once it stays the same: threads of libraries take a moment to end."""
     seen: list[dict[str, int]] = []
 
     def same() -> bool:
@@ -151,7 +150,7 @@ def settled() -> dict[str, int]:
 
 
 def running() -> None:
-    """Let both run on; whatever the test does to the daemon, what becomes of them is told."""
+    """Let a reader and a writer run on while the test changes the daemon, and report their errors."""
     reader, writer = Reader("ALSA/mic_a"), Writer("ALSA/speaker_a")
     reader.wait()
     writer.wait()
@@ -217,7 +216,7 @@ def stopped() -> None:
 
 
 def stopped_before() -> None:
-    """Have the daemon answer nothing when the first device is opened: this process never begins PortAudio."""
+    """Have a daemon that does not answer when the first device is opened: this process never starts PortAudio."""
     set_limit(1.0)
     with Stopwatch() as watch:
         error = Reader().error
@@ -311,7 +310,7 @@ def forked() -> None:
 
 
 def many() -> None:
-    """Begin and end PortAudio on many threads at once, and ask for lists: PortAudio alone would end the process."""
+    """Start and end PortAudio on many threads at once, and ask for lists: PortAudio alone would end the process."""
     failures: list[BaseException] = []
 
     def each(number: int) -> None:

@@ -22,7 +22,7 @@ from .signals import correlation, longest_silence, loud_seconds, speech
 
 @pytest.mark.parametrize("library", ["pyaudio", "sounddevice"], indirect=True)
 def test_speech_goes_to_the_bot_and_comes_back(pulse: PulseServer, pipecat_echo: BotServer, library: str) -> None:
-    """What is said into the microphone is what the speaker plays after a bot has sent it back."""
+    """Speech into the microphone is played by the speaker after a bot has sent it back."""
     said = speech()
     with client_of(pipecat_echo.ws_url, audio_backend=library), pulse.record() as recording:
 
@@ -95,7 +95,7 @@ def test_the_speaker_is_switched_in_mid_sentence(pulse: PulseServer, pipecat_ech
 
 
 def test_an_interruption_is_heard_at_once(pulse: PulseServer, library: str) -> None:
-    """What the bot has sent ahead of its time is not heard any more once it says that it was interrupted."""
+    """Audio that the bot sent ahead of its time is not heard after the bot reports that it was interrupted."""
     with (
         EmbeddedBot() as bot,
         client_of(bot.ws_url, mic=SilenceSource(), audio_backend=library),

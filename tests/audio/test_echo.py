@@ -67,7 +67,7 @@ class Ears:
         return len(self._session.audio) >= self._position + 2 * CHUNK
 
     def skip(self) -> None:
-        """Continue with what arrives from now on."""
+        """Skip the audio that arrived until now."""
         self._position = len(self._session.audio)
 
 

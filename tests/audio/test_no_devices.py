@@ -13,7 +13,7 @@ import pytest
 from tests.support.slowness import GUARD
 
 CARDS = Path("/proc/asound/cards")
-# That of the system has so much in it that the libraries print 80 lines. Where there are cards it has those, too.
+# With the system's own configuration the libraries print 80 lines; and if there are cards, it lists them, too.
 CONFIGURATIONS = [Path(__file__).parents[1] / "no_devices" / "asound.conf"]
 if not CARDS.exists():
     CONFIGURATIONS.append(Path("/usr/share/alsa/alsa.conf"))
@@ -21,7 +21,7 @@ if not CARDS.exists():
 
 @pytest.mark.parametrize("configuration", CONFIGURATIONS, ids=lambda path: path.parent.name)
 def test_nothing_is_printed(configuration: Path, library: str) -> None:
-    """A program connects, is told once what is missing, and nothing at all is on its standard error."""
+    """A program connects, is told once which devices are missing, and its standard error stays empty."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", "tests.audio.no_devices", library],
         env={**os.environ, "ALSA_CONFIG_PATH": str(configuration)},

@@ -22,7 +22,7 @@ from .signals import alignment
 pytestmark = pytest.mark.inside
 
 _FRAME = RATE // 25
-# Tells when each frame of 40 ms is to be sent: in real time, with a head start of two, as Pipecat does.
+# Reports when each frame of 40 ms is due: in real time, with a head start of two, as Pipecat sends.
 _BOT = """
 import sys, time
 begun = time.monotonic()
@@ -41,7 +41,7 @@ def noise(seconds: float) -> Samples:
 
 
 def play(speaker: DeviceSpeaker, said: Samples) -> None:
-    """Give it what a bot, which is another process, says in real time."""
+    """Write the sound to the speaker in real time, as paced by a bot in another process."""
     frames = len(said) // _FRAME
     command = [sys.executable, "-c", _BOT, str(frames)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0) as bot:
@@ -74,8 +74,9 @@ def shifts(heard: Samples, said: Samples) -> list[float]:
     ],
 )
 def test_a_steady_stream(pulse: PulseServer, library: str, seconds: int, threads: int, busy_since: str) -> None:
-    """What a bot says in real time is heard without a gap or an underrun, beside idle threads, and beside some that
-    were busy before the speaker was opened, or are since then."""
+    """Speech that a bot sends in real time is heard without a gap or an underrun, beside idle threads, and beside
+    threads that are busy since before or after the speaker was opened.
+    """
     said = noise(seconds)
 
     def attempt() -> tuple[int, float]:
@@ -91,7 +92,7 @@ def test_a_steady_stream(pulse: PulseServer, library: str, seconds: int, threads
 def played(
     pulse: PulseServer, library: str, said: Samples, threads: int, busy_since: str
 ) -> tuple[DeviceSpeaker, Samples]:
-    """Play it beside busy threads; return the speaker, and what was heard."""
+    """Play the sound beside busy threads; return the speaker and the heard sound."""
     failures: list[Exception] = []
     with pulse.record() as recording, contextlib.ExitStack() as busy:
         if busy_since == "before":

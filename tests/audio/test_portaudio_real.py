@@ -28,7 +28,7 @@ class Program:
         )
 
     def told(self) -> dict[str, Any]:
-        """Return what it tells next."""
+        """Return the program's next report."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
@@ -44,7 +44,7 @@ class Program:
         self.process.stdin.flush()
 
     def end(self) -> str:
-        """Wait for its good end; return what it wrote to standard error."""
+        """Wait until the program ends without error; return its standard error."""
         _, errors = self.process.communicate("\n", timeout=GUARD)
         assert self.process.returncode == 0, errors
         return errors
@@ -133,7 +133,7 @@ def test_the_server_is_stopped(run: Run, pulse: PulseServer) -> None:
 
 
 def test_the_server_is_stopped_from_the_beginning(run: Run, pulse: PulseServer) -> None:
-    """PortAudio hangs in another process, which ends; in this one it begins when the server goes on."""
+    """PortAudio hangs in another process, which ends; in this one it starts when the server goes on."""
     pulse.stop()
     program = run("stopped_before")
     told = program.told()

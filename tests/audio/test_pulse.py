@@ -1,4 +1,4 @@
-"""The daemon that the other tests here use: it has the devices, and what goes in comes out."""
+"""The daemon that the other tests here use: it has the devices, and passes the sound from feeds to microphones."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from .signals import correlation, speech
 
 
 def names() -> set[str]:
-    """Return what PyAudio calls the devices of the moment."""
-    import pyaudio  # the fixture says what to do where it is missing
+    """Return PyAudio's names of the current devices."""
+    import pyaudio  # the fixture says how to install it
 
     audio = pyaudio.PyAudio()
     try:
@@ -32,7 +32,7 @@ def test_pyaudio_sees_its_devices(pulse: PulseServer) -> None:
 
 
 def test_a_microphone_hears_its_feed_only(pulse: PulseServer) -> None:
-    """What is played to the feed of one microphone comes out of it as it was, and the other one is silent."""
+    """A microphone passes on the sound of its feed unchanged, and the other one is silent."""
     said = speech()
 
     def attempt() -> bool:

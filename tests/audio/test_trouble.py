@@ -1,4 +1,4 @@
-"""Devices that come and go, and a sound server that dies or hangs under a session."""
+"""Devices that are plugged in or out, and a sound server that dies or hangs, during a session."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def bot() -> Iterator[EmbeddedBot]:
 
 
 def works(client: RTVIClient) -> bool:
-    """Tell whether the bot answers."""
+    """Return whether the bot answers."""
     answer: object = client.send_client_request("ping", 1)
     return answer in (1, {"pong": 1})
 
@@ -63,7 +63,7 @@ def test_devices_are_plugged_in_and_pulled_out(pulse: PulseServer, bot: Embedded
 
 
 def test_a_speaker_is_pulled_out_while_it_plays(pulse: PulseServer, pipecat_echo: BotServer, library: str) -> None:
-    """The session lives, and what is said afterwards is heard at the speaker that is left."""
+    """The session lives, and later speech is heard at the speaker that is left."""
     pulse.play(tone(440, 30))
     with (
         client_of(pipecat_echo.ws_url, speaker=device("speaker_b"), audio_backend=library),
@@ -151,7 +151,7 @@ def test_a_device_that_is_asked_for_hangs_before_a_session(pulse: PulseServer, b
 
 
 def test_the_default_devices(pulse: PulseServer, bot: EmbeddedBot, library: str) -> None:
-    """Without a choice a session has the devices that the system has chosen when it begins."""
+    """Without a choice, a session uses the system's default devices at its start."""
     client = client_of(bot.ws_url, mic=None, speaker=None, audio_backend=library)
     for letter in "ab":
         pulse.set_default_mic(f"mic_{letter}")

@@ -1,4 +1,4 @@
-"""What follows from the table of docs/guides/load.md, and that each row is of as many sessions as it says."""
+"""What follows from the table of docs/background/many-sessions.md, and how many sessions are in each of its rows."""
 
 from __future__ import annotations
 

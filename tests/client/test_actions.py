@@ -94,7 +94,7 @@ WAYS: list[Callable[[RTVIClient, Any], RTVIActionResponse]] = [
 
 class TestDescribing:
     def test_describe(self, client: RTVIClient) -> None:
-        """The whole message comes back; `actions_available` has each action typed, once."""
+        """`describe_actions()` returns the whole message; `actions_available` reports each action typed, once."""
         with client.events("actions_available", timeout=GUARD) as stream:
             answer = client.describe_actions()
             event = next(stream)
@@ -123,7 +123,7 @@ class TestForms:
         ],
     )
     def test_a_missing_field(self, action: Any, error: str) -> None:
-        """An action without its fields is refused with the names of what it needs."""
+        """An action without its fields is refused, and the error names the missing ones."""
         with pytest.raises(TypeError, match=error):
             RTVIClient().action(action)
 
@@ -195,7 +195,7 @@ class TestForms:
 
     @pytest.mark.parametrize("arguments", [{"interrupt": True}, "interrupt", 5])
     def test_arguments_that_are_no_list(self, client: RTVIClient, arguments: Any) -> None:
-        """The error shows how they are given: a mapping of names to values comes to mind, and is none."""
+        """The error shows the expected form: a list of names and values, because callers often pass a mapping."""
         shape = re.escape('list of {"name": ..., "value": ...} or None, not ' + type(arguments).__name__)
         with pytest.raises(TypeError, match=shape):
             client.action({**RUN, "arguments": arguments})
@@ -387,7 +387,7 @@ class TestWhoCanBeAsked:
                 assert client.action(RUN).data == {"result": True}
 
     def test_a_bot_of_2(self) -> None:
-        """A bot of RTVI 2 has no actions: nothing is sent, and the error says what it has instead."""
+        """A bot of RTVI 2 has no actions: nothing is sent, and the error names the replacement."""
         with memory_client() as client:
             for call in (
                 lambda: client.action(RUN),

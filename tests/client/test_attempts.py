@@ -111,7 +111,7 @@ def test_calls_say_why_connect_failed() -> None:
 @pytest.mark.parametrize("step", ["initialize", "init_devices", "connect", "send_ready_message"])
 @pytest.mark.parametrize("error", [ValueError("broken"), OSError("broken"), RTVIError("broken")])
 def test_a_transport_that_raises(step: str, error: Exception) -> None:
-    """An error of a transport fails the attempt as a `TransportStartError`, or as what it is if it is one of ours."""
+    """A transport's error fails the attempt as a `TransportStartError`; an `RTVIError` stays as it is."""
     client = memory_client()
     transport = transport_of(client)
     real = getattr(transport, step)
@@ -133,7 +133,7 @@ def test_a_transport_that_raises(step: str, error: Exception) -> None:
 
 @pytest.mark.parametrize("begun", [False, True])
 def test_the_bot_leaves_before_it_is_ready(begun: bool) -> None:
-    """The line ends before bot-ready: `connect()` raises at once what is known of the end; the state is `error`."""
+    """The line ends before bot-ready: `connect()` raises the known cause at once; the state is `error`."""
     from rtvi_sync import CloseInfo
 
     def bot(transport: Any, message: Any) -> Any:
@@ -164,7 +164,7 @@ def test_a_fatal_error_before_ready() -> None:
 
 
 def test_bot_ready_before_connect_has_returned() -> None:
-    """A bot that is ready while the transport still opens: states and events come in their order all the same."""
+    """A bot can be ready while the transport still opens: states and events keep their order."""
     client = memory_client()
     transport = transport_of(client)
     real = transport.connect
@@ -185,7 +185,7 @@ def test_bot_ready_before_connect_has_returned() -> None:
 
 
 def test_bot_ready_and_then_a_failure() -> None:
-    """A bot-ready that came before the transport failed to open is no session: the state is `error`."""
+    """A bot-ready before the transport failed to open makes no session: the state is `error`."""
     client = memory_client()
     transport = transport_of(client)
 

@@ -31,7 +31,7 @@ def test_the_default_timeout_is_the_clients() -> None:
     ("timeout", "error"), [("5", TypeError), (True, TypeError), (-1, ValueError), (float("nan"), ValueError)]
 )
 def test_a_timeout_that_is_none(timeout: Any, error: type[Exception]) -> None:
-    """The error says what a timeout may be."""
+    """The error lists the values that a timeout may have."""
     with pytest.raises(error, match="timeout must be a number of seconds from 0 on or None"):
         TIMEOUT.check(timeout=timeout)
 

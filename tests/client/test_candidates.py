@@ -35,12 +35,12 @@ def test_by_name() -> None:
 
 
 def test_the_order_for_video() -> None:
-    """What carries it comes first; the rest stays in order."""
+    """Transports that carry video are first; the rest keep their order."""
     assert [way.transport.name for way in video_first(candidates_for(SERVER))] == ["webrtc", "websocket", "eval"]
 
 
 def test_without_the_extra_of_webrtc(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without its extra, WebRTC is left out; if it is needed, the error says what to install."""
+    """Without its extra, WebRTC is left out; if the bot needs it, the error names the extra to install."""
     monkeypatch.setattr("rtvi_sync.transports.small_webrtc.is_installed", lambda: False)
     for bot in (SERVER, WS):
         assert [way.transport.name for way in candidates_for(bot)] == ["websocket", "eval"]
@@ -74,7 +74,7 @@ def test_a_silent_offer_costs_less_than_a_third() -> None:
     ],
 )
 def test_the_offer_beside_a_start_endpoint(url: str, offer: str | None) -> None:
-    """A server without the start endpoint may take offers all the same."""
+    """A server without the start endpoint may still take offers."""
     (way,) = candidates_for(url, "webrtc")
     assert way.bot_url is not None
     assert way.bot_url.offer_url == offer
@@ -113,7 +113,7 @@ def test_headers_go_to_the_server_of_the_url() -> None:
 
 
 def test_services_that_are_not_reached() -> None:
-    """The error for a transport of Pipecat's runner that belongs to a service says what to do."""
+    """If Pipecat's runner uses a transport of another service, the error says how to proceed."""
     for name in ("daily", "livekit", "moq"):
         with pytest.raises(ValueError, match=rf"transport '{name}' is not supported.*'websocket', 'webrtc' or 'eval'"):
             candidates_for("http://127.0.0.1:9", name)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What a client is made with."""
+"""The arguments of a client."""
 
 from __future__ import annotations
 
@@ -109,14 +109,14 @@ class TestReprs:
 
 
 def test_no_transport() -> None:
-    """Without a transport there is nothing to connect with, and the error says what to pass."""
+    """A client without a transport cannot connect, and the error names the arguments to pass."""
     with pytest.raises(InvalidTransportParamsError, match=r"transport=WebSocketTransport\(\)"):
         RTVIClient().connect()
     assert RTVIClient().transport_expiry is None
 
 
 def test_one_transport_for_two_clients() -> None:
-    """A transport serves one session at a time; the client that comes second is told, and the first is undisturbed."""
+    """A transport serves one session at a time; a second client gets an error, and the first is undisturbed."""
     transport = MemoryTransport()
     first, second = (RTVIClient(transport=transport, connect_timeout=5) for _ in range(2))
     with first:

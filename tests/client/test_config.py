@@ -45,7 +45,7 @@ VOICE: list[dict[str, Any]] = [
 
 
 def config_of(voice: str) -> list[RTVIClientConfigOption]:
-    """Return what `VOICE` is as objects, with another voice."""
+    """Return the config `VOICE` as objects, with another voice."""
     return [
         RTVIClientConfigOption("vad", [ConfigOption("params", {"stop_secs": 0.3})]),
         RTVIClientConfigOption("tts", [ConfigOption("voice", voice), ConfigOption("speed", 0)]),
@@ -62,7 +62,7 @@ class ConfigBot:
     Args:
         version: the protocol version that it speaks.
         tells: its bot-ready carries the config, as with RTVI 0.3.
-        says: by type, what it says to a request instead of an answer: a text is a refusal, None is silence, a dict the
+        says: by type, its reply to a request instead of an answer: a text is a refusal, None is silence, a dict the
             data of the answer.
     """
 
@@ -107,12 +107,12 @@ ANSWERS = {"get-config": "config", "update-config": "config", "describe-config":
 
 
 def sent(client: RTVIClient) -> list[str]:
-    """Return the types of what the client has sent."""
+    """Return the types of the messages that the client has sent."""
     return [message.type for message in transport_of(client).sent]
 
 
 def told(client: RTVIClient) -> list[str]:
-    """Return the list that gets the names of the events about config and actions, as they come."""
+    """Return the list that receives the names of the events about config and actions, as they happen."""
     heard: list[str] = []
     for name in ("config", "config_updated", "config_describe", "actions_available", "message_error"):
         client.on(name, functools.partial(heard.append, name))
@@ -166,7 +166,7 @@ class TestConnecting:
         assert heard == []
 
     def test_a_bot_that_is_asked_again_after_it_changed(self) -> None:
-        """What a bot does not know is forgotten with its session: the next one is asked again."""
+        """The client forgets with a session which requests its bot refused, and asks the next bot again."""
         bot = ConfigBot("1.0.0", tells=False, says={"get-config": "Unsupported type get-config"})
         client = memory_client(bot)
         with client:
@@ -188,7 +188,7 @@ class TestConnecting:
             assert client.get_config() == config_of("a") == client.config
 
     def test_a_bot_that_never_answers(self, caplog: pytest.LogCaptureFixture) -> None:
-        """`connect()` returns all the same, within `request_timeout`, and a warning tells why there is no config."""
+        """`connect()` still returns within `request_timeout`, and a warning says why there is no config."""
         bot = ConfigBot("1.0.0", tells=False, says={"get-config": None})
         client = memory_client(bot, request_timeout=0.2)
         with takes(1.0, at_least=0.2):
@@ -289,7 +289,7 @@ class TestConnecting:
 
 class TestConfigProperty:
     def test_a_copy(self) -> None:
-        """What is done to it reaches neither the client nor the next copy."""
+        """Changes to the returned config do not reach the client or the next copy."""
         with memory_client(ConfigBot()) as client:
             first = client.config
             assert first is not None
@@ -356,7 +356,7 @@ class TestAsking:
             assert sent(client) == ["client-ready", "get-config", "get-config"]
 
     def test_the_result_is_the_callers(self) -> None:
-        """What is done to it does not reach the client's config."""
+        """Changes to the returned config do not reach the client's config."""
         with memory_client(ConfigBot()) as client:
             client.get_config()[0].options[0].value["stop_secs"] = 99
             assert client.config == config_of("a")
@@ -445,7 +445,7 @@ class TestAsking:
                 call()
 
     def test_a_bot_of_2(self) -> None:
-        """A bot of RTVI 2 has no config: nothing is sent, and the error says what is there instead."""
+        """A bot of RTVI 2 has no config: nothing is sent, and the error names the replacement."""
         with memory_client(deaf_bot) as client:
             for call in (
                 client.get_config,
@@ -494,7 +494,7 @@ class TestUpdating:
         assert heard == ["config", "config_updated"]
 
     def test_the_callback(self) -> None:
-        """`on_config_update` is the callback of `config_updated`, and `on_message_error` that of a refusal."""
+        """`config_updated` calls `on_config_update`, and a refusal calls `on_message_error`."""
         heard: list[Any] = []
         bot = ConfigBot()
         client = memory_client(
@@ -532,7 +532,7 @@ class TestUpdating:
             assert client.get_config() == config_of("a")
 
     def test_answered_too_late(self) -> None:
-        """The call has timed out; `config` and `config_updated` tell of the change all the same."""
+        """The call has timed out; `config` and `config_updated` still report the change."""
         client = memory_client(ConfigBot(says={"update-config": None}))
         heard = told(client)
         with client:
@@ -709,7 +709,7 @@ class TestWithAConfig:
 
 class TestWithoutAConfig:
     def test_getters_ask_the_bot(self) -> None:
-        """Connected, they take what the bot says now, not what it said last."""
+        """Getters of a connected client ask the bot, and do not return its last known config."""
         bot = ConfigBot()
         with memory_client(bot) as client:
             bot.config[1]["options"][0]["value"] = "new"
@@ -720,7 +720,7 @@ class TestWithoutAConfig:
             assert sent(client) == ["client-ready", *["get-config"] * 4]
 
     def test_setters_start_from_the_known_config(self) -> None:
-        """Setters send no request, and change neither the client's config nor the bot's."""
+        """Setters send no request; they leave the client's config and the bot's unchanged."""
         with memory_client(ConfigBot()) as client:
             assert client.set_service_option_in_config("tts", ConfigOption("voice", "b")) == config_of("b")
             assert client.set_config_options(update("b")) == config_of("b")
@@ -738,7 +738,9 @@ class TestWithoutAConfig:
         ids=["a bot that could have one", "a bot of RTVI 2"],
     )
     def test_a_bot_that_told_none(self, bot: Any, error: type[Exception], words: str) -> None:
-        """The setters have nothing to start from, and say what to pass, or that such bots have none."""
+        """The setters have no config to start from; the error names the argument to pass, or says that such bots have
+        none.
+        """
         with memory_client(bot) as client:
             for call in (
                 lambda: client.set_service_option_in_config("tts", {"name": "voice", "value": "b"}),

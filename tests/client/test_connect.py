@@ -122,7 +122,7 @@ def test_a_bot_that_has_the_eval_route_only(server: ScriptedServer) -> None:
 
 
 def test_without_the_extra_of_webrtc(server: ScriptedServer) -> None:
-    """A bot that may have nothing but WebRTC: the error has what was tried, and says what to install."""
+    """If the bot may have only WebRTC, the error lists the ways that were tried, and the extra to install."""
     server.answers["/start"] = Answer({"detail": "Transport 'websocket' is not allowed."}, 400)
     error = pytest.raises(ConnectError, match=r":\n  webrtc: .* install .*\[webrtc\].*\.\n")
     with at("WebRTC is looked for", lambda *_: False), error as caught:
@@ -131,7 +131,7 @@ def test_without_the_extra_of_webrtc(server: ScriptedServer) -> None:
 
 
 def test_the_error_has_a_short_line_for_each_way(server: ScriptedServer) -> None:
-    """The error of several ways has one line for each, with the beginning of its advice; `attempts` has them whole."""
+    """The error of several ways has one line for each, with the start of its advice; `attempts` has them whole."""
     missing = Answer({"detail": "x" * 400}, 404)
     server.answers.update(dict.fromkeys(("/start", "/connect", "/status", "/api/offer"), missing))
     with pytest.raises(ConnectError) as caught:
@@ -158,7 +158,7 @@ def test_what_may_be_a_phone_bot(path: str, may_be: bool) -> None:
 
 
 def test_the_likeliest_cause_is_the_first(server: ScriptedServer) -> None:
-    """The way that came furthest stands before those for which the server starts no bot."""
+    """The way that got furthest is listed before those for which the server starts no bot."""
     server.answers["/start"] = Answer({"detail": "Transport 'websocket' is not allowed."}, 400)
     with pytest.raises(ConnectError, match=r":\n  eval: .* refused the WebSocket handshake .*\n  websocket: .* 400"):
         connect(server.url, **QUIET)
@@ -253,7 +253,7 @@ def turned_on(client: RTVIClient, switch: str) -> RTVIClient:
 
 
 def test_a_bot_without_video(caplog: pytest.LogCaptureFixture) -> None:
-    """A bot without video is reached all the same, with a warning."""
+    """A bot without video is reached, with a warning."""
     with EmbeddedBot() as bot, connect(bot.base_url, enable_cam=True, cam=NoPictures(), **QUIET) as client:
         assert isinstance(client.transport, WebSocketTransport)
     assert caplog.text.count("the transport that has reached the bot has no video") == 1
@@ -276,7 +276,7 @@ def test_a_server_for_websockets_only() -> None:
 
 @pytest.mark.parametrize("answer", [None, "404 Not Found"])
 def test_another_server_that_hangs_up(answer: str | None) -> None:
-    """The error is that of the start request."""
+    """The error is the start request's."""
 
     def serve(peer: Peer) -> None:
         head, _ = peer.read_request()

@@ -1,4 +1,4 @@
-"""One deadline over every phase of `connect()`, and what is left of an attempt that failed."""
+"""The deadline over all phases of `connect()`, and the threads that a failed attempt leaves."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_the_advice_names_the_limit(limits: dict[str, Any]) -> None:
 
 
 def only_left(roles: list[str]) -> bool:
-    """Tell whether the package's threads, but for those that serve every session, have exactly these roles."""
+    """Return whether the package's threads, except the ones that serve every session, have exactly these roles."""
     return [name.split("-")[1] for name in own_threads()] == roles
 
 
@@ -88,7 +88,7 @@ class SlowTransport(MemoryTransport):
     ids=["says", "says nothing", "raises"],
 )
 def test_the_step_of_the_transport(step: Any, said: str) -> None:
-    """The error says what the transport waited for, if the transport does."""
+    """The error includes the step that the transport waited for, if the transport reports it."""
     client = RTVIClient(transport=SlowTransport(step), text_only=True)
     timed_out("transport", partial(connect_within, client), said)
 
@@ -176,8 +176,9 @@ def test_disconnect_before_there_is_a_session(moment: str, made: int) -> None:
 
 
 def test_the_late_result_of_an_abandoned_attempt() -> None:
-    """Invariant "one attempt is one session": what an abandoned attempt still brings acts on a dead session; the next
-    one is undisturbed."""
+    """Invariant "one attempt is one session": late results of an abandoned attempt act on a dead session; the next one
+    is undisturbed.
+    """
     release = threading.Event()
     answers = iter(["late", "good"])
     called = threading.Event()
@@ -205,14 +206,16 @@ def test_the_late_result_of_an_abandoned_attempt() -> None:
 
 
 def test_the_http_answer_does_not_end_the_deadline() -> None:
-    """The limit covers what comes after the request: a bot that is started and never ready."""
+    """The limit covers the time after the request: a bot that is started and never ready."""
     with EmbeddedBot(ready=False) as bot:
         client = websocket_client(bot, transport=WebSocketTransport(), params={"base_url": bot.base_url})
         timed_out("bot-ready", partial(connect_within, client))
 
 
 def test_a_limit_that_passes_before_anything_began() -> None:
-    """The connect thread does not run in time: the error blames no phase, and the states are those of an attempt."""
+    """The connect thread does not run in time: the error blames no phase, and the states are an attempt's usual
+    ones.
+    """
     run = threading.Event()
 
     def late(go_on: Callable[[], object], _: object) -> None:
@@ -280,7 +283,7 @@ def test_a_limit_is_not_told_of(limits: Callable[..., None], caplog: pytest.LogC
 
 @pytest.mark.parametrize("phase", [http_headers, websocket_handshake, bot_ready])
 def test_the_traceback_is_of_the_callers_thread(phase: HangingPhase) -> None:
-    """What the abandoned thread runs into is not in the error that the caller sees."""
+    """The caller's error does not contain errors of the abandoned thread."""
     with phase(connect_timeout=0.3) as hung:
         with pytest.raises(ConnectionTimeoutError) as caught:
             hung.client.connect()

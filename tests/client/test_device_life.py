@@ -1,4 +1,4 @@
-"""Devices before, between and after sessions: what is opened when, by how many threads, and closed again."""
+"""Devices before, between and after sessions: when they are opened and closed, and by how many threads."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ from tests.support.waiting import until
 
 
 def test_devices_before_a_session(client_of: Callable[..., RTVIClient], bot: EmbeddedBot, backend: FakeBackend) -> None:
-    """`init_devices()` opens them and tells of them; levels can be seen; `connect()` goes on with what is open."""
+    """`init_devices()` opens and reports the devices, and their levels can be read; `connect()` reuses the open
+    ones.
+    """
     client = client_of()
     told: list[tuple[str, Any]] = []
     for name in ("mic_updated", "speaker_updated", "media_state_updated", "track_started"):
@@ -67,7 +69,7 @@ def test_devices_before_a_session(client_of: Callable[..., RTVIClient], bot: Emb
 
 
 def test_nothing_is_left_without_a_session(client_of: Callable[..., RTVIClient], backend: FakeBackend) -> None:
-    """`disconnect()` closes what `init_devices()` has opened, and it may be opened again; `close()` is for good."""
+    """`disconnect()` closes the devices of `init_devices()`, which can open them again; `close()` is final."""
     client = client_of()
     for _ in range(3):
         client.init_devices()
@@ -96,7 +98,7 @@ def test_a_client_that_is_dropped(backend: FakeBackend) -> None:
 
 
 def test_events_between_sessions(client_of: Callable[..., RTVIClient], backend: FakeBackend) -> None:
-    """What is chosen while no device is open is not reported, and leaves nothing to do."""
+    """A choice while no device is open is not reported, and queues no work."""
     client = client_of()
     heard: list[MediaDeviceInfo] = []
     client.on("mic_updated", heard.append)
@@ -112,7 +114,7 @@ def test_events_between_sessions(client_of: Callable[..., RTVIClient], backend: 
 def test_choosing_before_a_session(
     client_of: Callable[..., RTVIClient], bot: EmbeddedBot, backend: FakeBackend
 ) -> None:
-    """What is chosen is looked up at once, and opened when it is needed."""
+    """A chosen device is looked up at once, and opened when it is needed."""
     client = client_of()
     with pytest.raises(DeviceError, match=r"'nowhere'.*'fake/mic_a'") as caught:
         client.update_mic("nowhere")
@@ -132,13 +134,13 @@ def test_choosing_before_a_session(
 def test_devices_that_are_opened_twice_at_once(
     client_of: Callable[..., RTVIClient], bot: EmbeddedBot, backend: FakeBackend
 ) -> None:
-    """`connect()` and `init_devices()` wait for the one that is at it, and go on with what it has opened."""
+    """`connect()` and `init_devices()` wait for the call that is opening devices, and use its devices."""
     opening, go_on = slow_speaker(backend)
     client = client_of()
     under_way = [InThread(client.init_devices)]
     assert opening.wait(GUARD)
     under_way += [InThread(client.init_devices), InThread(client.connect)]
-    threading.Event().wait(0.05)  # they may come to the devices meanwhile; nothing depends on it
+    threading.Event().wait(0.05)  # both calls may reach the devices in this time; no result depends on it
     go_on.set()
     for each in under_way:
         each.get()
@@ -245,7 +247,7 @@ def test_a_device_that_hangs_before_a_session(
 
 
 def test_who_lacks_a_device_hears_of_new_ones(client_of: Callable[..., RTVIClient], backend: FakeBackend) -> None:
-    """Devices that come are watched for as soon as something listens, also if it begins when there is none."""
+    """New devices are watched for as soon as an application listens, even if there is none yet."""
     backend.there.clear()
     with watched() as watches, client_of() as client:
         threading.Event().wait(0.4)

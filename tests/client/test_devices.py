@@ -35,12 +35,12 @@ from tests.support.wavs import write_wav
 
 
 def has_heard(session: Any, sample: int) -> bool:
-    """Tell whether the bot has received this sample."""
+    """Return whether the bot has received this sample."""
     return sample in heard_by(session)
 
 
 def has_size(path: Path, size: int) -> bool:
-    """Tell whether the file has at least `size` bytes."""
+    """Return whether the file has at least `size` bytes."""
     return path.exists() and path.stat().st_size >= size
 
 
@@ -50,7 +50,7 @@ def say(session: Any, pcm: bytes) -> None:
         session.send_frame(audio_frame(pcm[start : start + 1920], 24000))
 
 
-# -- what there is ----------------------------------------------------------------------------------------------------
+# -- available devices ------------------------------------------------------------------------------------------------
 
 
 def test_lists(client_of: Callable[..., RTVIClient], backend: FakeBackend) -> None:
@@ -78,7 +78,7 @@ def test_lists_without_the_library(client_of: Callable[..., RTVIClient], backend
 
 
 def test_what_is_disabled_or_not_carried(backend: FakeBackend, client_of: Callable[..., RTVIClient]) -> None:
-    """A muted microphone is not opened, nor is anything for a transport without audio."""
+    """A muted microphone is not opened; a transport without audio opens no device."""
     client_of(enable_mic=False).init_devices()
     assert backend.opened == ["fake/speaker_a"]
     silent = RTVIClient(transport=MemoryTransport())
@@ -135,7 +135,7 @@ def test_a_file_that_changes(client_of: Callable[..., RTVIClient], bot: Embedded
         until(partial(has_heard, bot.wait_for_session(), 3000))
     path.unlink()
     client.init_devices()
-    path.write_bytes(b"no audio")  # what is open is not opened again
+    path.write_bytes(b"no audio")  # an open file is not opened again
     with client:
         until(partial(has_heard, bot.wait_for_session(), 3000))
     with pytest.raises(DeviceError, match="Cannot use the audio file"):
@@ -311,7 +311,7 @@ def test_a_transport_that_raises(backend: FakeBackend, error: Exception) -> None
 
 
 def test_a_transport_that_blocks(backend: FakeBackend) -> None:
-    """The end comes all the same, and the microphone is closed: it is disconnect() that wakes such a transport."""
+    """The session still ends, and the microphone is closed: disconnect() wakes such a transport."""
     entered, release = threading.Event(), threading.Event()
 
     class Blocking(MemoryTransport):
@@ -374,7 +374,7 @@ def test_a_device_that_fails_and_comes_back(client_of: Callable[..., RTVIClient]
 
 
 def test_missing_defaults(client_of: Callable[..., RTVIClient], backend: FakeBackend, caplog: Any) -> None:
-    """A machine without devices: one event, one warning, and what is plugged in later can be taken."""
+    """A machine without devices: one event, one warning, and devices plugged in later can be used."""
     microphone = backend.there[0]
     backend.there.clear()
     client = client_of()
@@ -410,7 +410,7 @@ def test_another_speaker(
 
 
 def speech_of(backend: FakeBackend) -> bytes:
-    """Return what was said, by one speaker after the other, whatever silence is between; its samples are never zero."""
+    """Return the speech of all speakers in order, without the silence between; its samples are never zero."""
     heard = array.array("h", b"".join(bytes(backend.heard.get(f"fake/speaker_{name}", b"")) for name in "ab"))
     return array.array("h", filter(None, heard)).tobytes()
 
@@ -466,7 +466,7 @@ def test_levels_of_the_bot(client_of: Callable[..., RTVIClient], bot: EmbeddedBo
 
 
 def test_levels_that_nobody_has_time_for(client_of: Callable[..., RTVIClient]) -> None:
-    """While a handler is at work only the newest level waits, so that what it sees next is new."""
+    """While a handler runs, only the newest level waits, so that the handler's next value is recent."""
     entered, release = threading.Event(), threading.Event()
     levels: list[AudioLevel] = []
 
@@ -507,7 +507,7 @@ def test_tracks_that_begin_and_end(client_of: Callable[..., RTVIClient], bot: Em
     ]
 
 
-# -- what is not there ------------------------------------------------------------------------------------------------
+# -- missing devices --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("feature", ["cam", "screen-share"])
@@ -540,7 +540,7 @@ def test_a_backend_of_the_application(bot: EmbeddedBot) -> None:
     assert own.open == []
 
 
-# -- devices that come and go -----------------------------------------------------------------------------------------
+# -- devices that are plugged in and out ------------------------------------------------------------------------------
 
 
 def test_hot_plug(client_of: Callable[..., RTVIClient]) -> None:
@@ -570,7 +570,7 @@ def test_hot_plug(client_of: Callable[..., RTVIClient]) -> None:
 
 
 def test_switching_on_many_threads(client_of: Callable[..., RTVIClient], backend: FakeBackend) -> None:
-    """Whatever comes together, one microphone and one speaker are open in the end, and the session lives."""
+    """After switches from many threads, one microphone and one speaker are open, and the session lives."""
     with client_of() as client:
 
         def switch(number: int) -> None:
@@ -593,7 +593,7 @@ def test_switching_on_many_threads(client_of: Callable[..., RTVIClient], backend
 def test_speech_goes_on_while_the_speaker_is_switched(
     client_of: Callable[..., RTVIClient], bot: EmbeddedBot, backend: FakeBackend
 ) -> None:
-    """Audio that arrives meanwhile comes after what has waited, and an interruption is meant for all of it."""
+    """Audio that arrives during the switch follows the audio that waited, and an interruption clears both."""
     with client_of(enable_mic=False) as client:
         session = bot.wait_for_session()
         say(session, struct.pack("<h", 1) * 240_000)
@@ -693,7 +693,7 @@ def test_a_transport_that_fails_to_send(bot: EmbeddedBot, backend: FakeBackend, 
 
 
 def test_a_source_in_place_of_a_device_that_failed(client_of: Callable[..., RTVIClient], backend: FakeBackend) -> None:
-    """All is well then; and the track tells where the sound comes from."""
+    """The source repairs the media state, and the track's label names the source."""
     with client_of() as client:
         track = client.tracks().local.audio
         assert track is not None

@@ -1,4 +1,4 @@
-"""What a client leaves that is dropped while connected."""
+"""The threads and devices of a client that is dropped while connected."""
 
 from __future__ import annotations
 

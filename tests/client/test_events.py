@@ -1,4 +1,4 @@
-"""The client's methods for events. What they do in a session is tested with the event bus and its streams."""
+"""The client's methods for events. The tests of the event bus and its streams cover events in a session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`RTVIClient.for_url()`; which form of a URL means what is tested in tests/test_url.py, in every program."""
+"""`RTVIClient.for_url()`; tests/test_url.py tests the meaning of each form of a URL, in every program."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def memory_client(url: str, **options: Any) -> RTVIClient:
     "url", ["", f"ftp://x/{SECRET}", f"{SECRET}@127.0.0.1:9", f"http:///{SECRET}", f"ws:{SECRET}", f"http://[{SECRET}"]
 )
 def test_what_is_no_url_of_a_bot_is_refused_at_once(url: str) -> None:
-    """The error says what is needed, and does not repeat what may be a key."""
+    """The error describes a valid URL, and does not repeat the text, which may contain a key."""
     with pytest.raises(InvalidTransportParamsError, match="not the URL of a bot: it") as caught:
         RTVIClient.for_url(url)
     assert SECRET not in str(caught.value)

@@ -1,4 +1,4 @@
-"""Helpers: those of the package, and one that a user writes."""
+"""Helpers: the package's own, and one that a user writes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.threads import InThread
 
 
 class SearchHelper(RTVIClientHelper):
-    """What a user may write: a call of the bot's service, and an event made of its messages."""
+    """A helper as a user may write it: a call of the bot's service, and an event made of its messages."""
 
     message_types = ("server-message", "search-result", "bot-llm-text")
     event_names = ("found", "said")
@@ -53,7 +53,7 @@ class SearchHelper(RTVIClientHelper):
 
 
 class AllHelper(RTVIClientHelper):
-    """Says at the time of its registration what it wants."""
+    """A helper that chooses its message types when it is registered."""
 
     wanted: ClassVar[list[str]] = []
 
@@ -135,7 +135,7 @@ class TestRegistration:
         assert helper.life == ["ready", "found"]
 
     def test_one_that_does_not_get_ready(self, client: RTVIClient) -> None:
-        """What `on_registered()` raises is the caller's, and neither the name nor the helper is taken."""
+        """An error of `on_registered()` reaches the caller, and the name and the helper stay free."""
 
         class Fails(SearchHelper):
             def on_registered(self) -> None:
@@ -150,7 +150,7 @@ class TestRegistration:
         assert client.register_helper("search", helper).client is client
 
     def test_one_that_does_not_let_go(self, client: RTVIClient) -> None:
-        """What `on_unregistered()` raises is raised; the helper is free all the same."""
+        """An error of `on_unregistered()` reaches the caller; the helper is released anyway."""
 
         class Stubborn(RTVIClientHelper):
             def on_unregistered(self) -> None:
@@ -209,8 +209,9 @@ class TestRegistration:
 
 class TestMessages:
     def test_in_order(self, client: RTVIClient) -> None:
-        """Known, custom and unknown types come in the order of the bot, among the events, on their thread; others do
-        not come."""
+        """Known, custom and unknown types arrive in the bot's order, among the events, on their thread; others are not
+        delivered.
+        """
         order: list[Any] = []
         helper = client.register_helper("search", SearchHelper())
         helper.on("found", lambda data: order.append(("found", data, threading.current_thread())))
@@ -238,7 +239,7 @@ class TestMessages:
 
     @pytest.mark.parametrize("types", [["config"], ["error-response"], ["error"], ["config", "error", "x-1", "x-2"]])
     def test_each_once(self, old: RTVIClient, types: list[str]) -> None:
-        """A message comes once, whatever events it causes and however many types are wanted."""
+        """A message arrives once, no matter how many events it causes and how many types are wanted."""
         helper = AllHelper()
         helper.wanted = types  # type: ignore[misc]
         heard: list[str] = []
@@ -251,7 +252,7 @@ class TestMessages:
         assert heard == [type_ for type_, _ in (*sent, ("x-1", 1), ("x-2", 2)) if type_ in types]
 
     def test_two_helpers(self, client: RTVIClient) -> None:
-        """Each gets what it wants, in the order of their registration."""
+        """Each helper gets the types it asked for, in the order of registration."""
         heard: list[str] = []
         for name in ("a", "b"):
             helper = client.register_helper(name, SearchHelper())
@@ -326,7 +327,7 @@ class TestMessages:
 
 class TestEvents:
     def test_payload_or_nothing(self, client: RTVIClient) -> None:
-        """The signature decides, as everywhere; what is registered twice is called twice; `off()` ends it."""
+        """The signature decides, as everywhere; a handler that is registered twice is called twice; `off()` ends it."""
         heard: list[Any] = []
         helper = client.register_helper("search", SearchHelper())
         nothing = helper.on("found", lambda: heard.append("nothing"))
@@ -378,7 +379,7 @@ class TestEvents:
                 call()
 
     def test_what_cannot_be_called(self) -> None:
-        """Coroutine functions and what needs more than the payload are refused at once."""
+        """Coroutine functions, and functions that need more than the payload, are refused at once."""
 
         async def later(data: Any) -> None: ...
 
@@ -414,7 +415,7 @@ class TestEvents:
         assert heard == []
 
     def test_a_handler_that_takes_itself_off(self) -> None:
-        """The others are called all the same."""
+        """The other handlers are still called."""
         heard: list[Any] = []
         helper = SearchHelper()
 

@@ -40,7 +40,7 @@ LOSS = CloseInfo(initiator="network")
 SLOW = ReconnectPolicy(initial_delay=1000.0, max_delay=1000.0)
 
 _T = TransportState
-#: What the application sees in each state.
+#: The state that the application sees in each state of the life.
 SEEN = {
     State.IDLE: {_T.DISCONNECTED, _T.ERROR, _T.AUTHENTICATED},
     State.STARTING: {_T.AUTHENTICATING},
@@ -64,7 +64,7 @@ def test_every_state_is_reached_and_left() -> None:
 
 
 def test_a_call_starts_from_rest_only() -> None:
-    """What starts something may follow only where nothing is under way, or a reconnect waits."""
+    """A call that starts something may follow only while the client is at rest or a reconnect waits."""
     for started in (State.STARTING, State.CONNECTING):
         before = {state for state, following in FOLLOWING.items() if started in following}
         assert before - {State.ENDING} == {State.IDLE, State.WAITING}
@@ -78,7 +78,7 @@ def test_the_page_has_the_table() -> None:
 
 
 class Observed:
-    """Records the states of a client, at each change of what they follow from."""
+    """Records a client's states at each event that may change them."""
 
     def __init__(self, client: RTVIClient) -> None:
         self.life = manager_of(client)
@@ -205,7 +205,7 @@ def test_replaced_sessions_are_forgotten() -> None:
 
 
 def test_a_stopped_reconnect_reports_nothing() -> None:
-    """What the application has ended announces no attempt, and no end of the attempts."""
+    """A reconnect that the application has stopped announces no attempt, and no failure."""
     with contextlib.closing(memory_client(reconnect=SLOW)) as client:
         client.connect()
         transport_of(client).end(LOSS)
@@ -220,7 +220,7 @@ def test_a_stopped_reconnect_reports_nothing() -> None:
 
 
 def test_a_closed_client_is_not_held() -> None:
-    """close() on another thread may come when a call has started already."""
+    """close() on another thread may run after a call has started."""
     client = memory_client()
     life = manager_of(client)
     call = life.connecting()

@@ -66,7 +66,7 @@ class TestCalls:
         assert old.register_helper("llm2", LLMHelper()).run() == ["llm2", "run", {"interrupt": False}]
 
     def test_a_helper_raises_the_errors_of_action(self, old: RTVIClient) -> None:
-        """The errors of a helper are those of `action()`, with the same time-outs."""
+        """A helper raises the same errors as `action()`, after the same time-outs."""
         llm = old.register_helper("llm", LLMHelper())
         with pytest.raises(RequestTimeoutError):
             old.action({"service": "llm", "action": "dead"}, timeout=0.05)

@@ -36,7 +36,7 @@ def bot_of(version: str) -> Callable[[MemoryTransport, RTVIMessage], Any]:
 
 
 def sent(client: RTVIClient) -> list[tuple[str, Any]]:
-    """Type and data of what the client has sent after client-ready."""
+    """Type and data of the messages that the client has sent after client-ready."""
     return [(message.type, message.data) for message in transport_of(client).sent[1:]]
 
 
@@ -71,7 +71,7 @@ class TestFiles:
         ]
 
     def test_options(self, client: RTVIClient) -> None:
-        """What goes with the file."""
+        """The options of a file are sent with it."""
         client.send_file(b"x", "look", False, False, custom_options={"detail": "low"})
         ((_, data),) = sent(client)
         assert data["content"] == "look"
@@ -91,7 +91,7 @@ class TestFiles:
 
     @pytest.mark.parametrize("as_what", [str, Path, os.fspath])
     def test_paths(self, client: RTVIClient, tmp_path: Path, as_what: Callable[[Path], Any]) -> None:
-        """A file is read; name and format come from its path."""
+        """A file is read; its path gives name and format."""
         path = tmp_path / "a note.txt"
         path.write_bytes(b"hello")
         client.send_file(as_what(path))
@@ -199,7 +199,7 @@ class TestFiles:
     def test_what_is_too_large_is_not_read(
         self, client: RTVIClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A file's size is checked before the file is read; the error says what to do instead."""
+        """A file's size is checked before the file is read; the error names the alternative."""
         path = tmp_path / "large"
         path.touch()
         os.truncate(path, 10**12)
@@ -224,7 +224,7 @@ class TestFiles:
         assert sent(client) == []
 
     def test_what_becomes_too_large(self, client: RTVIClient) -> None:
-        """Base64 takes a third more: what fits and then does not is refused before a byte is sent."""
+        """Base64 adds a third: a file that fits only before encoding is refused before a byte is sent."""
         limit = transport_of(client).max_message_size
         with pytest.raises(MessageTooLargeError):
             client.send_file(bytes(limit - 1000))
@@ -296,7 +296,7 @@ class TestContext:
         [("0.3.0", "1.0 or later, but before 2.0", "Update the bot"), ("2.2.0", "1.0 or later", r"send_text\(\)")],
     )
     def test_other_bots(self, version: str, needed: str, advice: str) -> None:
-        """A bot that does not know the message is not sent it; the error says what the bot does know."""
+        """A message that the bot does not know is not sent; the error lists the types that it knows."""
         with memory_client(bot_of(version)) as client:
             with pytest.raises(UnsupportedFeatureError, match=advice) as caught:
                 client.append_to_context("user", "hello")

@@ -41,7 +41,7 @@ from tests.support.waiting import until
 
 
 def sent(client: RTVIClient) -> list[RTVIMessage]:
-    """Return what the client has sent after client-ready."""
+    """Return the messages that the client has sent after client-ready."""
     return transport_of(client).sent[1:]
 
 
@@ -146,7 +146,7 @@ class TestMessages:
 
     @pytest.mark.parametrize("data", [object(), {"x": {1, 2}}, float("nan"), b"bytes"])
     def test_data_that_is_no_json(self, data: Any) -> None:
-        """What JSON cannot hold is the caller's mistake; nothing is sent and the session goes on."""
+        """Data that JSON cannot hold is the caller's mistake; nothing is sent and the session goes on."""
         with memory_client() as client:
             for call in (client.send_client_message, client.send_client_request):
                 with pytest.raises((TypeError, ValueError)):
@@ -223,7 +223,7 @@ class TestMessages:
         ],
     )
     def test_unsupported_by_the_bot(self, version: str, message: RTVIMessage) -> None:
-        """What the connected bot's version does not know raises before a byte is sent."""
+        """A message that the connected bot's version does not know raises before a byte is sent."""
 
         def bot(transport: MemoryTransport, message: RTVIMessage) -> Any:
             if message.type == "client-ready":
@@ -245,7 +245,7 @@ class TestRequests:
             assert client.send_client_request("echo") is None
 
     def test_out_of_order(self) -> None:
-        """Answers find their calls by id, in whatever order they come."""
+        """Answers find their calls by id, in any order."""
         with memory_client(deaf_bot) as client:
             calls = [ask(client, "ask", n) for n in range(10)]
             for number, (_, id_) in reversed(list(enumerate(calls))):
@@ -468,7 +468,7 @@ class TestTheLineDies:
 
 
 def test_websocket_size_limit_is_of_the_frame() -> None:
-    """Over WebSocket the limit is that of the serialized frame."""
+    """Over WebSocket, the limit applies to the serialized frame."""
     with (
         EmbeddedBot() as bot,
         RTVIClient(
@@ -536,7 +536,7 @@ class TestUploads:
 
     @pytest.fixture
     def started(self, server: ScriptedServer) -> Iterator[Callable[..., tuple[RTVIClient, EmbeddedBot]]]:
-        """Yield a function that connects a client to a bot whose start endpoint answers with what it is given."""
+        """Yield a function that connects a client to a bot whose start endpoint returns a given answer."""
         with contextlib.ExitStack() as stack:
             bot = stack.enter_context(EmbeddedBot())
 
@@ -585,7 +585,7 @@ class TestUploads:
         assert client.connected
 
     def test_a_server_that_takes_none(self, started: Any, server: ScriptedServer) -> None:
-        """The error says what does."""
+        """The error names a server that takes uploads."""
         client, _ = started()
         with pytest.raises(MessageTooLargeError, match=r"of Pipecat's runner: -u FOLDER"):
             client.send_file(self.LARGE)

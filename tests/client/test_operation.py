@@ -97,7 +97,7 @@ def test_a_failure_gives_the_client_back(life: Any) -> None:
 
 
 def test_cancelled_before_it_runs(life: Any) -> None:
-    """A cancelled call never starts, though the interrupt came after the list of operations had it."""
+    """A cancelled call never starts, even if it was interrupted after the list of operations had it."""
     work = Work(life, "done")
     life.operations.append(work)
     work.cancel()

@@ -120,7 +120,7 @@ class TestOptions:
         assert caplog.records == []
 
     def test_an_options_object(self) -> None:
-        """`RTVIClient(options)` does what the same keywords do."""
+        """`RTVIClient(options)` has the same effect as the same keywords."""
         transport = MemoryTransport()
         client = RTVIClient(RTVIClientOptions(transport=transport, timeout=3000, enable_mic=False))
         assert transport_of(client) is transport
@@ -144,7 +144,7 @@ class TestOptions:
         assert client.params.request_data == {"a": 1}
 
     def test_keys_of_request_data_are_the_programs(self) -> None:
-        """What goes to the server is not renamed."""
+        """Keys of the data for the server are not renamed."""
         client = RTVIClient(params={"requestData": {"userId": 1, "user_name": 2}, "services": {"llmService": "x"}})
         assert client.params.request_data == {"userId": 1, "user_name": 2}
         assert client.params.services == {"llmService": "x"}

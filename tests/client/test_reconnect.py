@@ -1,4 +1,4 @@
-"""A lost session is replaced, if the program has asked for it; when it is not, and what is kept."""
+"""When a client replaces a lost session, if the program asks for it, and which state it keeps."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ SLOW = ReconnectPolicy(initial_delay=1000.0, max_delay=1000.0)
 
 
 class Telling:
-    """Collects what a client tells of its sessions, in order."""
+    """Collects a client's reports about its sessions, in order."""
 
     NAMES = ("connected", "bot_ready", "bot_disconnected", "disconnected", "reconnecting", "reconnect_failed")
 
@@ -85,7 +85,7 @@ class Telling:
 
 
 class MoodyBot:
-    """A bot that does, session after session, what it is told, and is ready once it has been told everything."""
+    """A bot that follows its instructions, session after session, and is ready after the last one."""
 
     def __init__(self, *moods: BaseException | str) -> None:
         self.moods = list(moods)
@@ -106,7 +106,7 @@ class MoodyBot:
 
 @contextlib.contextmanager
 def reconnecting_client(bot: Any = ready_bot, policy: ReconnectPolicy = QUICK, **options: Any) -> Iterator[RTVIClient]:
-    """Yield a client that has connected; end what is left of it."""
+    """Yield a client that has connected; end all that it leaves."""
     client = memory_client(bot, reconnect=policy, **options)
     try:
         yield client
@@ -124,7 +124,7 @@ def pending(client: RTVIClient) -> None:
     until(lambda: is_retrying(client))
 
 
-# -- what happens -----------------------------------------------------------------------------------------------------
+# -- the course of a reconnection -------------------------------------------------------------------------------------
 
 
 def test_a_lost_session_is_replaced() -> None:
@@ -241,7 +241,7 @@ def test_it_gives_up() -> None:
 
 
 def test_a_refusal_ends_it_at_once() -> None:
-    """What will not get better by itself is not tried again."""
+    """An error that is permanent stops the attempts at once."""
     bot = MoodyBot("ready", TransportStartError("who are you?", status=401))
     with reconnecting_client(bot) as client:
         telling = Telling(client)
@@ -254,7 +254,7 @@ def test_a_refusal_ends_it_at_once() -> None:
         assert bot.begun == 2
 
 
-# -- how it stands meanwhile, and what calls are told -----------------------------------------------------------------
+# -- the client's state during a reconnection, and the errors of calls ------------------------------------------------
 
 
 def states_of(client: RTVIClient) -> list[str]:
@@ -334,7 +334,7 @@ def test_calls_say_why_it_gave_up(server: ScriptedServer, call: Any, disconnects
 
 
 def test_the_next_session_forgets_why_it_gave_up(server: ScriptedServer) -> None:
-    """What is told of the last session is about the last one."""
+    """Errors describe the last session, and not an earlier one."""
     server.answers["/connect/"] = Answer({})
     with reconnecting_client(params={"base_url": server.url}) as client:
         client.connect()
@@ -388,7 +388,7 @@ def test_a_thread_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_attempt_after_the_elapsed_limit() -> None:
-    """With `max_elapsed` no attempt begins later than that."""
+    """With `max_elapsed` no attempt starts after the limit."""
     policy = ReconnectPolicy(max_attempts=None, max_elapsed=2.0, initial_delay=0.02, max_delay=0.02)
 
     def bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[Any]:
@@ -474,7 +474,7 @@ def test_a_session_that_does_not_last_and_was_meant_to_end() -> None:
 
 
 def single_use(server: ScriptedServer, path: str) -> list[str]:
-    """Let an endpoint give a new token to each request; returns what it gave."""
+    """Let an endpoint issue a new token for each request; return the list of tokens."""
     given: list[str] = []
 
     def answer(_: Request) -> Answer:
@@ -487,7 +487,7 @@ def single_use(server: ScriptedServer, path: str) -> list[str]:
 
 @pytest.mark.parametrize("way", ["connect", "start", "handler", "given"])
 def test_what_an_attempt_connects_with(server: ScriptedServer, way: str) -> None:
-    """Request and handler are called again, so that tokens are fresh; what was given to connect() is used again."""
+    """Request and handler are called again, so that tokens are fresh; the parameters of connect() are used again."""
     given = single_use(server, "/connect/")
     single_use(server, "/start")
     options: dict[str, Any] = {"params": {"base_url": server.url}}
@@ -551,7 +551,7 @@ def test_disconnect_ends_the_waiting(end: str) -> None:
 
 @pytest.mark.parametrize("event", ["disconnected", "reconnecting", "bot_disconnected"])
 def test_disconnect_in_a_handler(event: str) -> None:
-    """disconnect() in the handler of what tells of the loss: no attempt follows."""
+    """disconnect() in the handler that reports the loss: no attempt follows."""
     with reconnecting_client(policy=SLOW) as client:
         client.on(RTVIEvent(event), client.disconnect)
         client.connect()
@@ -562,7 +562,7 @@ def test_disconnect_in_a_handler(event: str) -> None:
 
 
 def test_disconnect_before_the_first_attempt() -> None:
-    """disconnect() while connect() imports what repeats it: no attempt is made."""
+    """disconnect() while connect() imports the code that repeats it: no attempt is made."""
     begins, go_on = threading.Event(), threading.Event()
 
     def slowly(proceed: Callable[[], Any], _: object) -> Any:
@@ -604,9 +604,7 @@ def test_disconnect_ends_an_attempt() -> None:
 
 
 def test_disconnect_while_an_attempt_begins() -> None:
-    """disconnect() in the moment in which an attempt makes its session, which no other thread sees yet: nothing comes
-    of it.
-    """
+    """disconnect() while an attempt makes its session, which no other thread sees yet, leaves no session."""
     begins, go_on = threading.Event(), threading.Event()
 
     def slowly(proceed: Callable[[], Any], _: object) -> Any:
@@ -665,7 +663,7 @@ def test_disconnect_after_connect_has_taken_over() -> None:
 
 
 def test_disconnect_as_an_attempt_fails() -> None:
-    """The state is that of the loss, because no `connect()` of the application has failed."""
+    """The state remains the lost session's, because no `connect()` of the application has failed."""
     disconnected = threading.Event()
 
     class Leaving(MemoryTransport):
@@ -688,7 +686,7 @@ def test_disconnect_as_an_attempt_fails() -> None:
 
 
 def test_a_session_that_was_replaced_while_a_signal_handler_ran() -> None:
-    """connect() raises what a signal handler raises, and leaves no session, not even the one that replaced its own."""
+    """connect() raises a signal handler's error, and leaves no session, not even the one that replaced its own."""
 
     class EnoughError(Exception):
         pass
@@ -741,8 +739,8 @@ def test_connect_in_the_handler_of_disconnected(caplog: pytest.LogCaptureFixture
 
 @pytest.mark.parametrize("connects", [True, False])
 def test_start_bot_in_the_handler_of_disconnected(connects: bool, server: ScriptedServer) -> None:
-    """If start_bot(), alone or after connect(), fails in that handler, the lost session is not replaced, and what waits
-    for the next session ends.
+    """If start_bot(), alone or after connect(), fails in that handler, the lost session is not replaced, and calls that
+    wait for the next session end.
     """
     failed: list[BaseException] = []
     server.answers["/start"] = Answer({"info": "no"}, 500)
@@ -784,7 +782,7 @@ def test_connect_while_an_attempt_is_under_way() -> None:
         assert entered.wait(GUARD)
         with pytest.raises(BotAlreadyStartedError):
             client.connect()
-        # Nor is a call that needs the bot told to wait for a connect() that is not there.
+        # A call that needs the bot does not advise to wait for a connect() that does not exist either.
         with pytest.raises(BotNotReadyError, match=r"attempt 1 of 10.*call wait_until_ready\(\)") as told:
             client.send_text("hello")
         assert isinstance(told.value.__cause__, DisconnectedError)
@@ -862,7 +860,7 @@ def test_what_a_call_is_told_before_the_first_attempt_is_planned() -> None:
 
 
 def test_an_attempt_of_connect_is_no_lost_session() -> None:
-    """Ctrl-C may come between two transports: the first one's session was to be followed, and nothing follows."""
+    """Ctrl-C may arrive between two transports, when the first session has no successor yet: then none follows."""
     policy = ReconnectPolicy()
     with contextlib.closing(memory_client(silent_bot, reconnect=policy, connect_timeout=0.05)) as client:
         with pytest.raises(ConnectionTimeoutError):
@@ -892,7 +890,7 @@ def test_an_action_before_the_first_attempt_is_planned(server: ScriptedServer) -
 
 
 def test_what_a_call_is_told_after_disconnect() -> None:
-    """Where the application has stopped the reconnection, the next session is its own to begin."""
+    """After the application has stopped the reconnection, it has to start the next session itself."""
     with reconnecting_client(policy=SLOW) as client:
         client.connect()
         lose(client)
@@ -1290,7 +1288,7 @@ def test_a_second_connect_is_refused_and_not_repeated() -> None:
         assert client.connected
 
 
-# -- what is left -----------------------------------------------------------------------------------------------------
+# -- leftovers --------------------------------------------------------------------------------------------------------
 
 
 def test_a_client_that_is_dropped_meanwhile_is_collected() -> None:
@@ -1315,7 +1313,9 @@ def test_a_client_that_is_dropped_meanwhile_is_collected() -> None:
 
 
 def test_a_client_that_is_dropped_before_an_attempt_has_no_session() -> None:
-    """What made its sessions is collected later, because its parts refer to each other, and begins none."""
+    """The dropped client's session maker is collected later, because its parts refer to each other, and starts no
+    session.
+    """
     bot, asked, dropped = MoodyBot(), threading.Event(), threading.Event()
 
     def retry(_: BaseException) -> bool:
@@ -1342,7 +1342,7 @@ def test_a_client_that_is_dropped_before_an_attempt_has_no_session() -> None:
 
 
 def test_a_stream_that_is_opened_once_it_gave_up(server: ScriptedServer) -> None:
-    """A stream opened in the handler of reconnect_failed waits for the session that the application begins, however
+    """A stream opened in the handler of reconnect_failed waits for the session that the application starts, however
     late the reconnect thread goes on.
     """
     opened: queue.SimpleQueue[EventStream[BotReadyData]] = queue.SimpleQueue()
@@ -1372,7 +1372,7 @@ def test_a_stream_that_is_opened_once_it_gave_up(server: ScriptedServer) -> None
 
 def test_no_session_begins_before_it_has_told_that_it_gave_up(server: ScriptedServer) -> None:
     """A session that the application starts while the client gives up starts after `reconnect_failed` is queued, so
-    that neither that event is lost, nor a stream ended that waits for a session.
+    that the event is not lost, and a stream that waits for a session does not end.
     """
     connecting: list[InThread] = []
 

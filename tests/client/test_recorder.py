@@ -1,4 +1,4 @@
-"""Recordings that are being made: what is in the files, when, and what happens to sessions beside them."""
+"""Recordings in progress: the content of the files, when it is written, and the effect on sessions."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_rows_are_on_the_disk_while_the_session_goes_on(tmp_path):
 
 
 def test_an_existing_recording_is_not_overwritten(tmp_path):
-    """The error comes before anything is written, for either file; overwrite=True replaces both."""
+    """The error precedes any writing, for either file; overwrite=True replaces both."""
     client = memory_client()
     for suffix in (".jsonl", ".wav"):
         existing = tmp_path / f"a{suffix}"
@@ -123,14 +123,14 @@ def test_an_existing_recording_is_not_overwritten(tmp_path):
 
 
 def test_a_folder_that_is_missing_is_named(tmp_path):
-    """The error is that of the system, and no thread is left."""
+    """The system's own error is raised, and no thread is left."""
     with pytest.raises(FileNotFoundError, match="nowhere"):
         memory_client().record(tmp_path / "nowhere" / "a")
     until(lambda: recorded_threads() == [])  # it ends when the files are complete
 
 
 def test_each_session_has_files_of_its_own(tmp_path):
-    """The next session, by connect() or by the policy, begins at zero in NAME-2, NAME-3."""
+    """The next session, by connect() or by the policy, starts at zero in NAME-2, NAME-3."""
     bot = TalkingBot()
     client = bot.client(reconnect=ReconnectPolicy(initial_delay=0.01))
     with client.record(tmp_path / "a.jsonl") as recording:
@@ -151,7 +151,7 @@ def test_each_session_has_files_of_its_own(tmp_path):
 
 
 def test_attempts_that_fail_are_in_the_file_of_the_session_that_follows(tmp_path):
-    """What went wrong is told, and the session that works is in the same file."""
+    """The file reports the failed attempts, and contains the session that works."""
     tries = iter([False, True])
 
     def bot(transport: MemoryTransport, message: RTVIMessage):
@@ -172,7 +172,7 @@ def test_attempts_that_fail_are_in_the_file_of_the_session_that_follows(tmp_path
 
 
 def test_several_recordings_of_one_client(tmp_path):
-    """Each has what happens while it is open."""
+    """Each recording has the events of the time in which it is open."""
     with TalkingBot().client() as client, client.record(tmp_path / "a"):
         client.ask("One")
         with client.record(tmp_path / "b"):
@@ -225,7 +225,7 @@ def test_a_page_is_written_when_the_recording_ends(tmp_path):
 
 
 def test_a_page_needs_no_close_of_its_recording(tmp_path):
-    """The page of a client that is closed or dropped is written soon, and that of a process before it has ended."""
+    """A closed or dropped client's page is written soon, and all pages are written before the process ends."""
     client = memory_client()
     client.record(tmp_path / "closed", report=True)
     client.connect()
@@ -308,7 +308,7 @@ def test_what_an_interruption_voids_is_not_heard(tmp_path):
 
 
 def test_a_session_without_audio_has_no_wav_file(tmp_path):
-    """Nor has one whose audio is not wanted."""
+    """A session without audio, or whose audio is not recorded, has no WAV file."""
     with TalkingBot().client() as client, client.record(tmp_path / "a") as recording:
         client.ask("Hello")
     assert recording.paths == (tmp_path / "a.jsonl",)
@@ -351,7 +351,7 @@ def test_a_folder_that_is_gone_ends_the_recording_only(tmp_path, caplog):
 
 
 def test_a_session_is_heard_once(tmp_path):
-    """A recording hears a session once, though it begins while the bot becomes ready and both of them listen."""
+    """A recording hears a session once, even if it starts while the bot becomes ready and both of them listen."""
     with EmbeddedBot() as bot, websocket_client(bot, speaker=NullSink(), mic=False) as client:
         with client.record(tmp_path / "a") as recording:
             listen_again(recording, client)
@@ -490,7 +490,7 @@ def test_redact_may_change_and_leave_out_rows(tmp_path, caplog):
 
 
 def test_a_recording_that_is_full_ends_and_the_session_goes_on(tmp_path, caplog):
-    """One warning; the files stay below the limit, are valid, and say what is missing."""
+    """One warning; the files stay below the limit, are valid, and report the missing part."""
     with TalkingBot().client() as client:
         with caplog.at_level(logging.WARNING, "rtvi_sync"):
             recording = client.record(tmp_path / "a", max_bytes=20_000)
@@ -507,7 +507,7 @@ def test_a_recording_that_is_full_ends_and_the_session_goes_on(tmp_path, caplog)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the disk is full by a limit of Linux")
 def test_a_full_disk_ends_the_recording_only(tmp_path, caplog):
-    """What is there can be read."""
+    """The written part can be read."""
     bot = TalkingBot(audio=True, spoken=lambda text: tone(1.0))
     with bot.client() as client, client.record(tmp_path / "a") as recording:
         with caplog.at_level(logging.WARNING, "rtvi_sync"), full_disk(30_000):

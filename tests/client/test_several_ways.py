@@ -1,4 +1,4 @@
-"""Several ways to the bot: which one `connect()` tries when, and what the caller is told."""
+"""Several ways to the bot: when `connect()` tries each one, and how it reports to the caller."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def client_of(*transports: Named, patience: float | None = None, **options: Any)
     ids=["reset", "refused", "broken"],
 )
 def test_another_way_follows_one_that_fails(make: Callable[[], Named]) -> None:
-    """The application sees one connect: its states do not include `error`, and the transport is that of the bot."""
+    """The application sees one connect: its states do not include `error`, and the transport is the bot's."""
     first, second = make(), Named("second")
     states: list[TransportState] = []
     told: list[str] = []
@@ -113,7 +113,7 @@ def test_another_way_follows_one_that_fails(make: Callable[[], Named]) -> None:
 
 @pytest.mark.parametrize("events", ["thread", "manual"])
 def test_events_go_on_until_a_way_leads_to_a_bot(events: str) -> None:
-    """What listens before `connect()` hears the bot of the second way."""
+    """Listeners registered before `connect()` hear the bot of the second way."""
     second = Named("second")
     client = client_of(Named("first", resets), second, events=events)
     stream = client.events("server-message", "disconnected", timeout=GUARD)
@@ -126,7 +126,7 @@ def test_events_go_on_until_a_way_leads_to_a_bot(events: str) -> None:
 
 @pytest.mark.parametrize("events", ["thread", "manual"])
 def test_events_end_with_a_connect_that_fails(events: str) -> None:
-    """With the last way, not the first. What listens from then on hears the next `connect()`."""
+    """Events end when the last way fails, not the first. Later listeners hear the next `connect()`."""
     bots: list[Any] = [fails]
     second = Named("second", lambda *arguments: bots[-1](*arguments))
     client = client_of(Named("first", resets), second, events=events)
@@ -172,7 +172,7 @@ class OwnSink(OwnSource):
 
 @pytest.mark.parametrize("first", [resets, is_silent], ids=["fails", "is silent"])
 def test_devices_of_the_application_stay_open(first: Any) -> None:
-    """A way that fails does not close what the next one uses."""
+    """A way that fails does not close the devices that the next one uses."""
     source, sink = OwnSource(), OwnSink()
     ways = Named("first", first, audio=True), Named("second", audio=True)
     with client_of(*ways, mic=source, speaker=sink, patience=0.1) as client:
@@ -253,7 +253,7 @@ def test_what_concerns_every_way_ends_the_call(make: Callable[[], Named], error:
 
 
 def test_a_refusal_on_a_later_way_hides_nothing() -> None:
-    """The call ends, and its error has what failed before, too."""
+    """The call ends, and its error includes the earlier failures."""
     first = Named("first", refusal=TransportStartError("refused with 403", status=403))
     client = client_of(first, Named("second", refusal=StartBotError("too many", status=429)), Named("third"))
     with pytest.raises(ConnectError, match=r"refused with 403\.\n  second: too many") as raised:

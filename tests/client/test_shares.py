@@ -20,8 +20,8 @@ class Refusing(MemoryTransport):
 
 
 def test_each_candidate_has_its_own_time() -> None:
-    """The first one most of it, for a bot that loads its models; later ones an even part of what is left, and their
-    errors report that.
+    """The first candidate gets most of the time, for a bot that loads its models. Later ones get even parts of the
+    rest, and their errors report that.
     """
     given: list[tuple[float | None, float | None]] = []
 

@@ -201,7 +201,7 @@ class TestStartBot:
         assert client.state is TransportState.DISCONNECTED
 
     def test_disconnect_after_it(self, server: ScriptedServer) -> None:
-        """A bot that was started and not connected to: `disconnect()` brings the client back to the beginning."""
+        """After a bot was started and not connected to, `disconnect()` returns the client to its first state."""
         server.answers["/start"] = Answer({})
         client = memory_client()
         client.start_bot(f"{server.url}/start")
@@ -289,13 +289,13 @@ class TestStartBot:
 
 
 class SlowServer:
-    """A server that answers a request to start a bot when it is told to.
+    """A server that answers requests to start a bot on command.
 
     Attributes:
         url: where bots are started.
-        asked: a request has come.
-        answer: set it, and those that came are answered.
-        requests: how many came.
+        asked: set when a request arrives.
+        answer: set it to answer the waiting requests.
+        requests: how many arrived.
     """
 
     def __init__(self, server: ScriptedServer) -> None:
@@ -335,7 +335,7 @@ WHAT_BEGINS: dict[str, Callable[[RTVIClient, str], Any]] = {
 
 @pytest.mark.parametrize("call", WHAT_BEGINS)
 def test_nothing_else_begins_meanwhile(slow: SlowServer, call: str) -> None:
-    """While a bot is being started, calls that would begin another one are refused; the first goes on."""
+    """While a bot is being started, calls that would start another one are refused; the first goes on."""
     client = memory_client()
     starting = starts(client, slow)
     with pytest.raises(BotAlreadyStartedError, match=r"start_bot\(\) is under way.*disconnect\(\)"):
@@ -366,7 +366,7 @@ def test_start_bot_while_an_attempt_is_under_way(slow: SlowServer, call: str) ->
 
 
 def test_devices_stay_open_if_connect_is_refused(slow: SlowServer) -> None:
-    """A call that cannot begin closes nothing that it has not opened."""
+    """A call that cannot start closes only devices that it has opened."""
     client = RTVIClient(transport=MemoryTransport(audio=True), mic=SilenceSource(), speaker=False)
     client.init_devices()
     track = client.tracks().local.audio
@@ -446,7 +446,7 @@ def test_disconnect_on_the_thread_that_reads(slow: SlowServer) -> None:
 
 
 def test_a_session_that_is_ended_on_the_thread_that_reads() -> None:
-    """The end of a session has begun when `disconnect()` returns on the thread that reads."""
+    """`disconnect()` on the thread that reads returns after the session has started to end."""
     with memory_client() as client:
         raised = queue.SimpleQueue[BaseException]()
 
@@ -463,7 +463,7 @@ def test_a_session_that_is_ended_on_the_thread_that_reads() -> None:
 
 
 def test_disconnect_while_several_calls_try(slow: SlowServer) -> None:
-    """Calls that were refused change nothing about what `disconnect()` ends."""
+    """Calls that were refused do not change which session `disconnect()` ends."""
     client = memory_client(connect_timeout=None)
     starting = starts(client, slow)
     for _ in range(3):
@@ -503,7 +503,7 @@ def test_close_after_it(server: ScriptedServer) -> None:
 
 
 def test_a_handler_may_start_a_bot(slow: SlowServer) -> None:
-    """A handler may start a bot; a second thread is refused meanwhile, and `disconnect()` ends the call."""
+    """A handler may start a bot; a second thread is refused during the call, and `disconnect()` ends it."""
     client = memory_client(connect_timeout=None)
     failures: list[BaseException] = []
     client.on("handler_error", lambda data: failures.append(data.error))

@@ -1,4 +1,4 @@
-"""`client.stats()`: what is counted, for which session, and that it may be asked at any time."""
+"""`client.stats()`: its counts, their session, and its use at any time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ def test_it_may_always_be_asked() -> None:
 
 
 def test_a_session_is_counted_and_the_next_begins_at_zero() -> None:
-    """Messages and bytes are those of one session, sessions those of the client; they stay until the next begins."""
+    """Messages and bytes count one session, sessions count the client's life; all stay until the next session
+    starts.
+    """
     with EmbeddedBot() as bot, websocket_client(bot, enable_mic=False) as client:
         begun = client.stats()
         for number in range(3):
@@ -63,7 +65,7 @@ def test_audio_is_counted_in_seconds() -> None:
 
 
 def test_a_forked_child_sees_the_parents_counts() -> None:
-    """A forked child sees what the parent had counted when it forked, and stats() waits for nothing."""
+    """A forked child sees the parent's counts at the time of the fork, and stats() does not block."""
     client = memory_client()
     with client:
         client.send_text("x")

@@ -49,7 +49,7 @@ from tests.support.waiting import until
 
 
 def quiet(text: str) -> None:
-    """Let a bot wait for what the test lets it say."""
+    """Let a bot say only the test's messages."""
 
 
 class TestAsk:
@@ -76,7 +76,7 @@ class TestAsk:
     def test_the_name_of_an_audio_file(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """A str is words; if it names an audio file that is there, a warning says what says the file."""
+        """A str is words; if an audio file has that name, a warning says how to send the file."""
         monkeypatch.chdir(tmp_path)
         (tmp_path / "q1.wav").write_bytes(b"")
         (tmp_path / "hello").write_bytes(b"")
@@ -138,7 +138,7 @@ class TestAsk:
             assert outer.function_calls[0].function_name == "f"
 
     def test_threads_take_turns(self) -> None:
-        """Each gets its own answer, in the order in which they came."""
+        """Each thread gets its own answer, in the order of the questions."""
         bot = TalkingBot(quiet)
         with bot.client() as client, running(lambda: client.ask("first", GUARD)) as first:
             bot.await_question()
@@ -164,7 +164,7 @@ class TestAsk:
                 assert thread.get() == [f"You said {name}.{n}" for n in range(10)]
 
     def test_one_given_up(self) -> None:
-        """The next question gets its own answer, and listen() the one that came too late."""
+        """After a question timed out, the next gets its own answer, and listen() the late one."""
         bot = TalkingBot(quiet)
         with bot.client() as client:
             with pytest.raises(RequestTimeoutError, match="no part of it arrived") as raised:
@@ -181,7 +181,7 @@ class TestAsk:
     def test_what_came_of_one_given_up(self) -> None:
         """The rest of an answer for which ask() has timed out is returned by listen()."""
         bot = TalkingBot(lambda text: None, goes_on=written("Half of it"))
-        with bot.client(events="manual") as client:  # so that it delivers what is queued before it gives up
+        with bot.client(events="manual") as client:  # so that it delivers the queued events before it stops
             with pytest.raises(RequestTimeoutError, match="so far: 'Half of it'"):
                 client.ask("first", 0.0)
             says(client, [*begun("Half of it"), *finished("Half of it")])
@@ -226,7 +226,7 @@ class TestAsk:
             assert turn.assumed is not None
 
     def test_disconnect_before_it_is_known_whether_the_bot_speaks(self) -> None:
-        """The caller gets no answer that was not spoken to its end, nor one that is taken for whole without a voice."""
+        """An answer that was not spoken to its end, or may lack its speech, is not returned."""
         bot = TalkingBot(quiet, audio=True)
         with bot.client() as client:
             thread = InThread(lambda: client.ask("first", GUARD))
@@ -342,7 +342,7 @@ class TestAsk:
             assert (turn.status, turn.interrupted, turn.spoken_text) == ("interrupted", True, "A")
 
     def test_settle(self) -> None:
-        """What comes within that time belongs to the answer: of bots that do not report their functions."""
+        """Speech within that time belongs to the answer, for bots that do not report their functions."""
         bot = TalkingBot(lambda text: None, goes_on=[*said("One moment."), *said("It is 12.")])
         with bot.client(events="manual") as client:
             assert client.ask("first", GUARD, settle=1.0).bot_text == "One moment. It is 12."
@@ -447,7 +447,7 @@ class TestListen:
                 client.listen(0.0)
 
     def test_a_greeting_in_two_halves(self) -> None:
-        """What came before the first call and after it is one turn, and the audio has no gap."""
+        """Audio before and after the first call is one turn, without a gap."""
         with TalkingBot(audio=True).client() as client:
             transport = transport_of(client)
             says(client, [*written("Hello you"), *begun("Hello you")])
@@ -469,7 +469,7 @@ class TestListen:
             assert client.listen(GUARD).bot_text == "Hello!"
 
     def test_settle(self) -> None:
-        """What comes within that time belongs to the turn; one that is over is returned as it is."""
+        """Speech within that time belongs to the turn; a turn that has ended is returned unchanged."""
         with TalkingBot(quiet).client() as client:
             listening = InThread(lambda: client.listen(GUARD, settle=1.0))
             until(lambda: waiting_calls(client) == 1)
@@ -480,7 +480,7 @@ class TestListen:
             assert client.listen(GUARD, settle=GUARD).bot_text == "It is 12."
 
     def test_a_question_before_the_first_use(self) -> None:
-        """What was sent before belongs to the conversation, too."""
+        """Messages sent before the first use belong to the conversation, too."""
         with TalkingBot().client() as client:
             client.send_text("one")
             turn = client.listen(GUARD)
@@ -519,7 +519,7 @@ class TestListen:
             assert client.listen(GUARD).bot_text == "five"
 
     def test_turns_that_end_late(self) -> None:
-        """A turn that a slow handler has held up until the next session began is none of that."""
+        """A turn that a slow handler delays until the next session does not belong to that session."""
         go_on, told, told_on = threading.Event(), threading.Event(), threading.Event()
 
         def late(_: Turn) -> None:
@@ -553,7 +553,7 @@ class TestListen:
             assert (client.listen(GUARD).session, client.ask("x", GUARD).number) == (3, 5)
 
     def test_the_session_ends_meanwhile(self) -> None:
-        """If the session ends meanwhile, listen() raises `DisconnectedError`."""
+        """When the session ends, listen() raises `DisconnectedError`."""
         with TalkingBot().client() as client:
             thread = InThread(lambda: client.listen(GUARD))
             until(lambda: waiting_calls(client) == 1)
@@ -604,7 +604,7 @@ class TestEvents:
         assert ended[0].bot_text == "You said one"
 
     def test_a_client_without_turns_has_no_observer(self) -> None:
-        """A client that follows no turns neither decodes nor queues what it has no handler for."""
+        """A client that follows no turns decodes and queues only messages that have a handler."""
         with TalkingBot().client(track_turns=False) as client:
             assert listeners(client) == (0, 0, 0)
             client.send_text("one")
@@ -636,7 +636,7 @@ class TestWithoutTurns:
             RTVIClient(track_turns=False, callbacks={"on_turn_ended": print})
 
     def test_the_rest_works(self) -> None:
-        """Messages are sent, and events come."""
+        """Messages are sent, and events arrive."""
         with TalkingBot().client(track_turns=False) as client, client.events("bot_llm_text", timeout=GUARD) as texts:
             client.send_text("one")
             assert next(texts).data.text
@@ -656,7 +656,7 @@ class TestAudio:
 
     @pytest.mark.parametrize("seconds", [3, 20])
     def test_events_that_are_handled_late(self, seconds: int) -> None:
-        """A greeting whose audio came long before its events are handled is whole."""
+        """A greeting whose audio arrived long before its events are handled is whole."""
         with TalkingBot(audio=True).client(events="manual") as client:
             client.process_events()
             says(client, [*written("Hello you"), *begun("Hello you")])
@@ -668,7 +668,7 @@ class TestAudio:
             assert not turn.audio.truncated
 
     def test_nothing_is_kept_of_what_the_user_says_unasked(self) -> None:
-        """Nearly all sessions talk as soon as they begin: five seconds would take 200 kB of each."""
+        """Nearly all sessions talk as soon as they start: five seconds would take 200 kB of each."""
         source = BytesSource(tone(0.5), RATE)
         with EmbeddedBot() as bot, websocket_client(bot, mic=source, speaker=NullSink()) as client:
             assert source.wait(GUARD)
@@ -678,7 +678,7 @@ class TestAudio:
 
     @pytest.mark.parametrize("seconds", [0, 0.05])
     def test_less_is_kept(self, seconds: float) -> None:
-        """`max_turn_audio` limits what is kept, not what is measured."""
+        """`max_turn_audio` limits the audio kept, not the audio measured."""
         with TalkingBot(audio=True).client(max_turn_audio=seconds) as client:
             for _ in range(2):
                 turn = client.ask("x", GUARD)

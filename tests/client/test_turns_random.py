@@ -34,7 +34,7 @@ NOISE = ("bot-interrupted", "user-started-speaking", "user-stopped-speaking", "b
 
 some = st.integers(0, LENGTH) | st.just(1000)
 settle = st.sampled_from([0.0, 0.0, 60.0])
-at_once = st.just(0.0)  # with a longer one, what the bot says unasked belongs to the turn
+at_once = st.just(0.0)  # with a longer one, unasked speech of the bot belongs to the turn
 in_order = st.tuples(st.just("ask"), st.none(), some, at_once)
 out_of_order = st.tuples(st.just("ask"), st.lists(st.integers(0, LENGTH - 1), max_size=2 * LENGTH), some, settle)
 other = st.one_of(
@@ -64,7 +64,7 @@ class Bot:
         self._cuts = cuts
         self._waiting: list[RTVIMessage] = []
         self.order: list[int] | None = None  # of the messages of the next answer; None: the right one
-        self.released = 0  # how many messages come with the next question
+        self.released = 0  # how many messages the bot sends with the next question
 
     def __call__(self, transport: MemoryTransport, message: RTVIMessage) -> Iterable[Any]:
         if message.type == "client-ready":
@@ -78,11 +78,11 @@ class Bot:
             yield from self.more(self.released)
 
     def add(self, messages: Iterable[RTVIMessage]) -> None:
-        """Let messages follow what is to come."""
+        """Add messages to the future ones."""
         self._waiting += messages
 
     def more(self, count: int) -> list[RTVIMessage]:
-        """Return what comes next."""
+        """Return the next messages."""
         now, self._waiting = self._waiting[:count], self._waiting[count:]
         return now
 
@@ -137,7 +137,7 @@ class Talk:
         return None
 
     def end(self) -> None:
-        """End the conversation, and check what holds in any."""
+        """End the conversation, and check the invariants."""
         while self.listen(0.0) is not None:
             pass
         self.client.close()
@@ -168,7 +168,9 @@ def test_any_order(steps: list[Any], cuts: bool, events: Any) -> None:
 @few
 @given(st.lists(in_order | other, max_size=25), st.booleans())
 def test_a_bot_in_order(steps: list[Any], cuts: bool) -> None:
-    """However questions were given up: a turn has the answer to its own question, and one that has come is returned."""
+    """However questions timed out, a turn has the answer to its own question, and an answer that arrived is
+    returned.
+    """
     bot = Bot(cuts=cuts)
     with memory_client(bot, events="manual") as client:
         talk = Talk(client, bot)

@@ -97,7 +97,7 @@ def test_it_begins_as_the_bot_becomes_ready() -> None:
 
 
 def test_a_bot_that_is_never_ready() -> None:
-    """The limit passes, and the error says what there is."""
+    """The limit passes, and the error reports the client's state."""
     with closing(memory_client(silent_bot, connect_timeout=GUARD)) as client:
         connects = InThread(client.connect)
         until(lambda: client.state == "connected")

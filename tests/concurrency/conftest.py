@@ -1,4 +1,4 @@
-"""What several tests of this folder use."""
+"""Fixtures of several tests in this folder."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ SELECTORS = [
 
 
 class Line:
-    """A channel that collects what it reads, and the other end of its connection."""
+    """A channel that collects the bytes it reads, and the other end of its connection."""
 
     def __init__(self, io: IOThread, on_data=lambda line, data: None) -> None:
         self.io = io

@@ -1,4 +1,4 @@
-"""What is posted to serial queues in tests."""
+"""Items that tests post to serial queues."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def test_the_first_abort_counts(controller):
 
 
 def test_an_attempt_that_has_succeeded(controller, pair):
-    """An abort that comes too late says so, and touches nothing."""
+    """An abort that is too late says so, and touches nothing."""
     signal, called = controller.signal, []
     signal.on_abort(lambda: called.append("then"))
     detach = signal.attach(pair[0])
@@ -75,7 +75,7 @@ def test_an_attempt_that_has_succeeded(controller, pair):
 
 
 def test_abort_without_a_reason(controller):
-    """`abort()` with nothing raises what the controller makes."""
+    """`abort()` without a reason raises the controller's default error."""
     assert controller.abort()
     with pytest.raises(AbortedError):
         controller.signal.raise_if_aborted()
@@ -91,7 +91,7 @@ def test_waiting_for_the_abort(controller):
 
 
 def test_the_signal_tells_what_remains():
-    """`remaining()` is what the deadline of the attempt has left."""
+    """`remaining()` is the rest of the attempt's deadline."""
     assert AbortController(Deadline(None), AbortedError).signal.remaining() is None
     assert AbortController(Deadline(0.0), AbortedError).signal.remaining() == 0.0
     assert 0 < (AbortController(Deadline(5.0), AbortedError).signal.remaining() or 0) <= 5.0
@@ -163,7 +163,7 @@ def test_the_watch_survives_the_wrapping_in_tls(controller, pair):
 
 
 def test_attach_after_the_abort_raises(controller, pair):
-    """A step that begins after the abort does not begin: attach() raises the reason and leaves the socket alone."""
+    """A step after the abort does not start: attach() raises the reason and leaves the socket alone."""
     left, right = pair
     controller.abort()
     with pytest.raises(AbortedError):
@@ -220,7 +220,7 @@ def test_a_callback_after_the_abort_is_called_at_once(controller):
 
 @pytest.mark.parametrize("error", [ValueError, SystemExit])
 def test_a_callback_that_raises_stops_no_other(controller, caplog, error):
-    """What a callback raises is logged; the abort goes on, and so do the other callbacks."""
+    """A callback's error is logged; the abort goes on, and so do the other callbacks."""
     calls: list[int] = []
 
     def fail() -> None:

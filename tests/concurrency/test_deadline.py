@@ -36,7 +36,7 @@ def clock(monkeypatch):
 
 
 def test_what_remains_shrinks_to_zero_and_not_below(clock):
-    """`remaining()` counts down to 0, and `expired` begins there."""
+    """`remaining()` counts down to 0; from there on `expired` is True."""
     deadline = Deadline(2.0)
     assert (deadline.remaining(), deadline.elapsed(), deadline.expired) == (2.0, 0.0, False)
     clock.now += 1.5
@@ -58,7 +58,7 @@ def test_without_a_limit_nothing_expires(clock):
 
 
 def test_the_smaller_of_two_limits(clock):
-    """`at_most()` is the smaller of its argument and what remains."""
+    """`at_most()` is the smaller of its argument and the remaining time."""
     deadline = Deadline(2.0)
     assert deadline.at_most(5.0) == 2.0
     assert deadline.at_most(1.0) == 1.0
@@ -74,7 +74,7 @@ def test_nan_is_no_limit():
 
 @pytest.mark.parametrize("timeout", [None, 0.0, 1.0, 1e12, float("inf")])
 def test_a_slice_is_one_that_the_platform_can_wait(timeout):
-    """Whatever the limit, a single wait of it fits what a lock of this platform takes."""
+    """A single wait is never longer than a lock of this platform accepts, for any limit."""
     with running(lambda: slice_of(timeout)) as elsewhere:
         assert 0.0 <= elsewhere.get() <= threading.TIMEOUT_MAX
 
@@ -130,7 +130,7 @@ def test_ctrl_c_interrupts_a_join_without_limit():
     before = signal.signal(signal.SIGUSR1, interrupt)
     main = threading.main_thread().ident
     assert main is not None
-    # The signal may come before the wait has begun: then too it interrupts this block.
+    # The signal may arrive before the wait has started: then too it interrupts this block.
     sender = threading.Thread(target=lambda: signal.pthread_kill(main, signal.SIGUSR1))
 
     def wait_and_be_interrupted() -> None:

@@ -1,4 +1,4 @@
-"""Descriptors that the application closes: what has lost its own ends, and what has the number now is left alone."""
+"""Descriptors that the application closes: their owners end, and the new owners of the numbers are left alone."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_what_is_kept_open():
 
 
 def test_a_thread_without_descriptors_ends(monkeypatch):
-    """At its next check: its channels and others end with the error, and nothing touches what has the numbers now."""
+    """At the next check, the thread's channels end with the error, and the new owners of the numbers are untouched."""
     put(monkeypatch, io_thread, "seconds between checks", 0.05)
     io = IOThread()
     others: list[BaseException] = []
@@ -102,7 +102,7 @@ def test_a_thread_without_descriptors_ends(monkeypatch):
 
 @pytest.mark.skipif(not hasattr(selectors.DefaultSelector, "fileno"), reason="the selector has no descriptor")
 def test_a_closed_selector():
-    """An I/O thread whose selector was closed ends with its channels, and closes what is its own."""
+    """An I/O thread whose selector was closed ends with its channels, and closes its own descriptors."""
     io = IOThread()
     line = Line(io)
     on(io, lambda: io.register(line))

@@ -66,7 +66,7 @@ def test_it_wakes_the_thread_that_waits():
 
 
 def test_an_interrupt_while_it_is_set(monkeypatch):
-    """Ctrl-C is raised, and the thread that waits wakes all the same."""
+    """Ctrl-C is raised, and the waiting thread still wakes."""
     future: Future[str] = Future()
     notified: list[None] = []
 

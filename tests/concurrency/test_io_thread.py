@@ -147,7 +147,7 @@ def test_a_time_far_away_ends_no_thread(io):
 
 
 def test_a_timer_that_takes_long_makes_the_next_one_no_later(io, monkeypatch):
-    """How long the thread may wait for the next timer is counted from the moment at which it begins to wait."""
+    """The wait for the next timer is measured from the moment at which the thread starts to wait."""
     now, timeouts, asked = [1000.0], [], threading.Event()
     monkeypatch.setattr(module, "monotonic", lambda: now[0])
     select = selector_of(io).select
@@ -180,7 +180,7 @@ def test_a_timer_may_be_cancelled_by_another_timer_or_thread(io):
         io.call_later(0.0, timers[0].cancel)
         other = threading.Thread(target=timers[1].cancel)
         other.start()
-        other.join()  # on the io thread, which cannot run the timer meanwhile
+        other.join()  # on the io thread, which cannot run the timer at the same time
         io.call_later(0.03, done.set)
 
     on(io, plan)
@@ -218,7 +218,7 @@ def test_a_cancelled_timer_holds_nothing(io):
 
 
 def test_a_timer_that_raises_is_logged(io, caplog):
-    """An error in a timer ends neither the thread nor the next timer."""
+    """An error in a timer does not end the thread or the next timer."""
     done = threading.Event()
     with caplog.at_level(logging.ERROR):
         on(io, lambda: (io.call_later(0.0, lambda: 1 / 0), io.call_later(0.001, done.set)))
@@ -227,7 +227,7 @@ def test_a_timer_that_raises_is_logged(io, caplog):
 
 
 def test_channels_are_served(io):
-    """What arrives on many channels is read, in order, each by its own."""
+    """Data on many channels is read, in order, each by its own channel."""
     with contextlib.ExitStack() as stack:
         lines = [stack.enter_context(Line(io)) for _ in range(20)]
         for n in range(50):
@@ -282,7 +282,7 @@ def test_a_channel_that_cannot_even_fail(io, caplog, monkeypatch):
 
 
 def test_a_command_or_timer_of_a_channel_that_raises_ends_the_channel(io, caplog):
-    """What is done for a channel outside of its readiness counts as its own: an error in it does not go unnoticed."""
+    """An error in a command or timer of a channel ends that channel, and does not go unnoticed."""
     with caplog.at_level(logging.ERROR), Line(io) as first, Line(io) as second:
         io.call(lambda: 1 / 0, first)
         first.wait(lambda: first.failure is not None)
@@ -327,7 +327,7 @@ def test_a_finalizer_may_give_a_command(io):
 
 
 def test_a_finalizer_just_before_it_waits(io):
-    """What a finalizer asks of the thread on which it runs, when that has looked at what there is to do, is done."""
+    """A finalizer's request to its own thread is done, even if the thread has already looked for work."""
     done = threading.Event()
 
     def select_struck(timeout):
@@ -435,7 +435,7 @@ def test_no_thread_no_descriptors(monkeypatch):
 
 
 def test_struck_while_it_begins(monkeypatch):
-    """A greenlet that is killed while it waits for the I/O thread to begin leaves one that ends, and in good order."""
+    """If a greenlet is killed while it waits for the I/O thread to start, the thread ends in good order."""
     begun = []
 
     def start_struck(role, target):
@@ -463,7 +463,7 @@ def test_no_descriptors_no_thread(monkeypatch):
 
 
 def test_a_forked_child_closes_its_copies(io):
-    """In a child the inherited descriptors are closed, commands come to nothing, and the parent is served on."""
+    """In a child the inherited descriptors are closed, commands have no effect, and the parent is still served."""
     with Line(io) as line:
 
         def child() -> object:
@@ -513,7 +513,7 @@ def test_steps_are_made_at_their_times(io):
 
 @pytest.mark.skipif(not hasattr(selectors, "EpollSelector"), reason="other selectors are exact by themselves")
 def test_steps_are_exact_though_epoll_counts_milliseconds(monkeypatch):
-    """Where the descriptor is not too high for select(), steps come within a fifth of a millisecond, if the machine has
+    """Where the descriptor is not too high for select(), steps run within a fifth of a millisecond, if the machine has
     time for them."""
 
     def is_exact(io: IOThread, limit: float) -> bool:
@@ -578,7 +578,7 @@ def test_the_schedule_ends_with_the_thread():
 
 
 def test_a_crowd_of_steps_does_not_keep_connections_waiting(io):
-    """Of a thousand steps that are due at once only some come before a connection that is ready."""
+    """Of a thousand steps that are due at once, only some run before a connection that is ready."""
     made: list[float] = []
     heard: list[int] = []
     with Line(io, lambda line, data: heard.append(len(made))) as line:

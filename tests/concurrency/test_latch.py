@@ -109,7 +109,8 @@ def traced(step: Callable[[], None], number: int, count: list[int]) -> Iterator[
 def interrupt_everywhere(
     scene: Callable[[Callable[[Callable[[], object]], None]], None], interrupt: Callable[[], None]
 ) -> int:
-    """Play `scene(act)` once for each instruction of what it gives to `act()`, interrupted there. Return how many."""
+    """Play `scene(act)` once for each instruction of the function that it passes to `act()`, interrupted there. Return
+    how many."""
     for number in itertools.count(1):
         interrupted: list[bool] = []
 

@@ -1,4 +1,4 @@
-"""Where threads begin, and what forks and exits do."""
+"""How threads start, and the effect of forks and exits."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.inside
 
 
 class Thing:
-    """Notes what it is told."""
+    """Notes the calls it gets."""
 
     def __init__(self, fails: bool = False) -> None:
         self.fails = fails
@@ -52,7 +52,7 @@ class Thing:
 
 
 def test_threads_are_named_daemons():
-    """A thread of the package is a daemon, and its name says that it is ours and what for."""
+    """A thread of the package is a daemon, and its name says that it belongs to the package, and its purpose."""
     stop = threading.Event()
     first, second = start_thread("test", stop.wait), start_thread("test", stop.wait, GUARD)
     try:
@@ -131,7 +131,7 @@ def test_no_memory_for_a_thread(monkeypatch):
     ids=["thread", "descriptor", "other"],
 )
 def test_failures_of_the_system_become_an_error_of_the_caller(error, told):
-    """A failure of the system becomes the caller's error, which says what failed and what to do."""
+    """A failure of the system becomes the caller's error, which names the failure and the remedy."""
     with pytest.raises(StartBotError, match=told) as raised, system_failures_as(StartBotError, "The call failed"):
         raise error
     assert raised.value.__cause__ is error
@@ -235,7 +235,7 @@ def test_exit_tells_all_that_are_registered(caplog):
 
 
 def test_exit_while_others_register():
-    """Sessions may begin and end on other threads while the exit hook looks at the register."""
+    """Sessions may start and end on other threads while the exit hook looks at the register."""
     things = [Thing() for _ in range(2000)]
     for thing in things:
         register_for_exit(thing)
@@ -318,7 +318,7 @@ def test_an_interrupted_question_does_not_end_the_main_thread():
 
 
 def test_the_stacks_of_late_threads_are_logged(caplog):
-    """The log tells for each thread that is over its limit where it is; one that ended meanwhile is no trouble."""
+    """The log has the stack of each thread that is over its limit; one that ends in time is not logged."""
     stop = threading.Event()
 
     def a_handler_that_sits_here() -> None:

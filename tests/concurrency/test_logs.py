@@ -1,4 +1,4 @@
-"""The loggers of the package: what a filter of the application raises is printed, and ends nothing."""
+"""The loggers of the package: an error in a filter of the application is printed, and ends nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.inside
 
 @pytest.fixture
 def broken_filter() -> Iterator[None]:
-    """Fail as a filter does that reads what the record does not have."""
+    """Fail like a filter that reads a missing attribute of the record."""
 
     def fail(_: logging.LogRecord) -> bool:
         raise AttributeError("request_id")

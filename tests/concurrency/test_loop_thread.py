@@ -84,7 +84,7 @@ def test_threads_that_need_it_at_once_have_one_loop(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_failure_reaches_the_waiting_thread(loop):
-    """What a coroutine raises is raised where its result is asked for."""
+    """A coroutine's error is raised to the thread that asks for its result."""
 
     async def fail():
         raise LookupError("nothing here")
@@ -241,7 +241,7 @@ def test_a_selector_that_the_application_closes():
     os.close(selector_of(loop).fileno())
     loop.call(int)
     loop.thread.join(GUARD)
-    for number in left:  # nothing tells whether they were closed, too
+    for number in left:  # the loop cannot know whether they are open, so it leaves them
         os.close(number)
     other = acquire_loop()
     assert other is not loop

@@ -154,7 +154,7 @@ def test_a_finalizer_on_a_free_thread_does_not_wait_for_itself():
 
 
 def test_at_the_exit_of_the_interpreter(monkeypatch):
-    """Where no thread can be started, a free one is not taken either: its work could begin nothing."""
+    """If no thread can be started, a free one is not used either: its work could start nothing."""
 
     def refuse(*_: object) -> None:
         raise NoThreadError("none to be had")
@@ -221,7 +221,7 @@ def test_from_many_threads(monkeypatch):
 
 
 def test_exit_stops_them():
-    """When the sessions have ended at exit, what is free leaves."""
+    """When the sessions have ended at exit, the free threads leave."""
     made(lambda: None)
     at_exit()
     assert not task_pool().idle_threads

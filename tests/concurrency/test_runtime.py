@@ -28,7 +28,7 @@ pytestmark = pytest.mark.inside
 
 
 def answers(runtime: Runtime) -> bool:
-    """Tell whether its I/O thread is at work."""
+    """Return whether its I/O thread is at work."""
     done = threading.Event()
     runtime.io.call(done.set)
     return done.wait(GUARD)
@@ -97,7 +97,7 @@ class Work:
 
 
 def test_a_worker_that_is_called_at_the_end_is_waited_for(monkeypatch):
-    """The I/O thread calls a worker as it ends, for what waits for the next round."""
+    """The I/O thread calls a worker as it ends, for the work of the next round."""
     limits.patch(monkeypatch, worker_round=GUARD)
     joined: list[threading.Thread] = []
     began, stopping, over, waited_for = [threading.Event() for _ in range(4)]
@@ -309,7 +309,7 @@ def test_a_forked_child_gets_a_runtime_of_its_own():
 
 
 def test_a_child_cannot_retire_the_parents_runtime():
-    """Releasing an inherited runtime in a child uses neither its locks, which may be held for ever, nor its threads."""
+    """Releasing an inherited runtime in a child does not use its locks, which may be held for ever, or its threads."""
     runtime = acquire_runtime()
 
     def child() -> object:

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.inside
 
 
 def test_items_run_in_order_one_at_a_time(workers):
-    """What is posted runs in that order and never on two threads at once."""
+    """Posted items run in order and never on two threads at once."""
     queue = SerialQueue()
     seen: list[int] = []
     running_now = [0]
@@ -47,7 +47,7 @@ def test_items_run_in_order_one_at_a_time(workers):
 
 
 def test_an_item_that_comes_while_its_worker_leaves(workers, monkeypatch):
-    """What is posted after the worker's last look, while it still has the queue, is run and not left lying."""
+    """An item posted after the worker's last look, while it still has the queue, is run and not left behind."""
     queue, late = SerialQueue(), threading.Event()
     release = inner(queue, "release")
 
@@ -110,7 +110,7 @@ def post_together(queues: list[SerialQueue], items: list, workers: WorkerPool) -
 
 
 def test_queues_that_become_ready_together_wake_few_workers(workers):
-    """What a thread posts before the worker that it has called comes is run by that one, and hardly by others."""
+    """Items posted by a thread before its new worker has arrived are run by that worker, and hardly by others."""
     queues = [SerialQueue() for _ in range(50)]
     for _ in range(3):  # the first time there are no idle workers
         done = threading.Semaphore(0)
@@ -128,7 +128,7 @@ def test_queues_that_become_ready_together_wake_few_workers(workers):
 
 @pytest.mark.parametrize(("idle", "count"), [(0, 20), (1, 2)])
 def test_blocked_queues_that_become_ready_together_all_run(workers, idle, count):
-    """Each worker that comes calls another one as long as a queue waits: all items block at once."""
+    """Each new worker calls another one as long as a queue waits: all items block at once."""
     for _ in range(idle):
         drained(SerialQueue(), workers)
     until(lambda: len(idle_workers(workers)) == idle)
@@ -141,7 +141,7 @@ def test_blocked_queues_that_become_ready_together_all_run(workers, idle, count)
 
 
 def test_a_worker_on_its_way_in_is_not_missed(workers, monkeypatch):
-    """`threads()` has a thread that was started and has not begun."""
+    """`threads()` includes a thread that was started but does not run yet."""
     begin = threading.Event()
 
     def start_late(role: str, target, *args) -> threading.Thread:
@@ -159,7 +159,7 @@ def test_a_worker_on_its_way_in_is_not_missed(workers, monkeypatch):
 
 
 def test_ctrl_c_while_a_worker_is_called(workers, monkeypatch):
-    """The worker may not come; the next queue calls another one, which takes both queues."""
+    """The worker may not arrive; the next queue calls another one, which takes both queues."""
     first, second = threading.Event(), threading.Event()
 
     def interrupted() -> None:
@@ -219,7 +219,7 @@ def test_close_ends_idle_workers_and_busy_ones_after_their_work(workers):
 
 
 def test_items_posted_after_close_still_run(workers):
-    """An event that comes as the last session ends is delivered all the same, and its thread does not stay."""
+    """An event posted as the last session ends is still delivered, and its thread does not stay."""
     workers.close()
     drained(SerialQueue(), workers)
 
@@ -246,13 +246,13 @@ def test_an_item_that_raises_is_logged_and_the_queue_goes_on(workers, caplog, er
 
 
 def broken_filter(_: logging.LogRecord) -> bool:
-    """Fail as a filter does that reads what the record does not have."""
+    """Fail like a filter that reads a missing attribute of the record."""
     raise AttributeError("request_id")
 
 
 @pytest.mark.parametrize("error", [ValueError, SystemExit])
 def test_a_log_that_fails_stops_no_queue(workers, capsys, error):
-    """`logging` does not guard filters: what they raise is printed, as handlers of `logging` do it."""
+    """`logging` does not guard filters: their errors are printed, as handlers of `logging` do it."""
     handler = logging.StreamHandler()
     handler.addFilter(broken_filter)
     package = logging.getLogger("rtvi_sync")
@@ -271,7 +271,7 @@ def test_a_log_that_fails_stops_no_queue(workers, capsys, error):
 
 
 def test_too_many_items(workers):
-    """The queue takes `max_items` and then raises; `force` queues all the same; what has run makes room."""
+    """The queue takes `max_items` and then raises; `force` queues anyway; items that have run make room."""
     queue, blocker = SerialQueue(max_items=3), Blocker()
     seen: list[object] = []
     queue.post(blocker, workers)
@@ -289,10 +289,10 @@ def test_too_many_items(workers):
 
 
 def test_too_many_bytes(workers):
-    """The queue takes `max_bytes` of what it is told, and counts down as items run."""
+    """The queue takes `max_bytes` of the stated sizes, and counts down as items run."""
     queue, blocker = SerialQueue(max_bytes=100), Blocker()
     queue.post(blocker, workers, 90)
-    assert blocker.begun.wait(GUARD)  # what runs does not wait any more
+    assert blocker.begun.wait(GUARD)  # a running item does not wait any more
     queue.post(int, workers, 60)
     queue.post(int, workers, 40)
     with pytest.raises(QueueOverflow):
@@ -358,7 +358,7 @@ def test_a_queue_knows_the_thread_that_runs_its_item(workers):
 
 
 def test_an_item_may_post(workers):
-    """An item that posts to its own queue and to another does not wait; its own comes after what was queued."""
+    """An item that posts to its own queue and to another does not wait; its own item follows the queued ones."""
     queue, other, seen, blocker = SerialQueue(), SerialQueue(), [], Blocker()
 
     def item() -> None:
@@ -429,7 +429,7 @@ def test_a_manual_queue_runs_where_it_is_told_to(workers):
 
 
 def test_what_items_post_runs_the_next_time(workers):
-    """`run_queued()` runs what was queued when it began, so that items which post items do not keep it for ever."""
+    """`run_queued()` runs the items queued at its start, so that items which post items do not keep it for ever."""
     queue, seen = SerialQueue(manual=True), []
 
     def item() -> None:
@@ -483,7 +483,7 @@ def test_items_are_run_even_if_until_is_true_already(workers):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
 def test_ctrl_c_in_an_item_reaches_the_caller(workers, error):
-    """On the user's own thread an exit or Ctrl-C passes through; what is left is run by the next call."""
+    """On the user's own thread an exit or Ctrl-C passes through; the next call runs the remaining items."""
     queue, seen = SerialQueue(manual=True), []
 
     def fail() -> None:
@@ -550,7 +550,7 @@ def test_when_no_thread_can_be_started_the_items_stay(workers, monkeypatch):
 
 
 def test_a_thread_that_the_system_has_later_drains_the_queues(monkeypatch):
-    """Where there is no thread to be had just now, and nothing more is posted, the queue is drained all the same."""
+    """If no thread is available at the moment, and nothing more is posted, the queue is still drained."""
     queue, seen = SerialQueue(), threading.Event()
     refused: list[object] = []
 
@@ -604,7 +604,7 @@ def test_workers_are_threads_of_the_package(workers):
 
 
 def test_ctrl_c_before_a_worker_is_called(workers):
-    """Ctrl-C comes after an item was queued and before a worker was called: the next post has it run too."""
+    """Ctrl-C arrives after an item was queued and before a worker was called: the next post has it run too."""
 
     class Interrupted(WorkerPool):
         def submit(self, work: Drainable) -> None:
@@ -675,7 +675,7 @@ def test_a_worker_that_comes_for_a_queue_that_another_thread_drains(workers):
 
 
 def test_posts_while_the_worker_is_on_its_way(workers):
-    """However often a queue is submitted before its worker has come: each item runs once, in order, on one thread."""
+    """If a queue is submitted several times before its worker arrives, each item runs once, in order, on one thread."""
     queues = [SerialQueue() for _ in range(20)]
     seen: list[tuple[int, int]] = []
     done = threading.Semaphore(0)
@@ -692,7 +692,7 @@ def test_posts_while_the_worker_is_on_its_way(workers):
 
 @pytest.mark.parametrize("room", [0, 1, 3])
 def test_what_comes_together_fills_the_queue(workers, room):
-    """Of items that come together, as many are queued as there is room for, in order."""
+    """Of items posted together, as many are queued as there is room for, in order."""
     blocked, blocker, done, seen = SerialQueue(max_items=room + 1), Blocker(), threading.Event(), []
     blocked.post(blocker, workers)
     assert blocker.begun.wait(GUARD)
@@ -708,7 +708,7 @@ def test_what_comes_together_fills_the_queue(workers, room):
 
 
 def test_what_of_it_had_room_runs_at_once(workers):
-    """Items that came together and were too many for the queue: those that were queued wait for no further post."""
+    """Of items posted together that are too many for the queue, the queued ones wait for no further post."""
     queue, seen = SerialQueue(max_items=3), threading.Semaphore(0)
     with pytest.raises(QueueOverflow):
         queue.post_all([(lambda item: seen.release(), 0)] * 5, workers, 0)

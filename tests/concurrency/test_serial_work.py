@@ -15,7 +15,7 @@ pytestmark = pytest.mark.inside
 
 @pytest.mark.parametrize("way", ["call", "call_soon"])
 def test_it_is_done_after_each_call(workers, way):
-    """What a thread has prepared before the call is seen by the work, whatever the work does at that moment."""
+    """The work sees all that a thread has prepared before the call, even if it is running at that moment."""
     given, taken = [0], [0]
 
     def take() -> None:
@@ -77,7 +77,7 @@ def test_calls_meanwhile_become_one(workers):
 
 
 def test_work_that_blocks_holds_up_nothing_else(workers):
-    """Other work of the same workers is done meanwhile."""
+    """Other work of the same workers is done while one blocks."""
     let_go, done = threading.Event(), threading.Event()
     blocked = [SerialWork(lambda: let_go.wait(GUARD), workers) for _ in range(3)]
     for work in blocked:

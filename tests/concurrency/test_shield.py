@@ -88,7 +88,7 @@ def test_which_thread_does_it():
 
 
 def test_it_goes_on_when_the_caller_is_struck(striker: Striker):
-    """Without `on_interrupt` the exception is raised at once, and the work is done to its end all the same."""
+    """Without `on_interrupt` the exception is raised at once, and the work is still done to its end."""
     go_on, done = threading.Event(), threading.Event()
 
     def work() -> None:
@@ -146,7 +146,7 @@ def test_it_is_done_where_no_thread_can_be_started(monkeypatch):
 # Python can do no more than report an exception that is raised inside the callback of a weak reference.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_strike_anywhere_leaves_nothing_half_done(striker: Striker):
-    """At whatever instruction the interrupt comes, the work is done once or not at all, and nothing hangs."""
+    """After an interrupt at any instruction, the work is done once or not at all, and nothing hangs."""
     rng = random.Random(5)
     ends = time.monotonic() + 1.5
     begun = done = interrupts = 0

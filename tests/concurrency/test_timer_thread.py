@@ -19,7 +19,9 @@ pytestmark = pytest.mark.inside
 
 
 class ManualClock:
-    """Time that moves only in `advance()`, which returns once the timer thread has run what is due and sleeps again."""
+    """Time that moves only in `advance()`, which returns once the timer thread has run the due steps and sleeps
+    again.
+    """
 
     def __init__(self) -> None:
         self.time = 1000.0
@@ -103,7 +105,7 @@ def test_steps_run_at_their_absolute_times(clock, timer):
 
 
 def test_a_stalled_timer_catches_up(clock, timer):
-    """What became due in a stall of 1 s runs at once, and the timer thread then sleeps until the next due time."""
+    """Steps that became due in a stall of 1 s run at once, and the timer thread then sleeps until the next due time."""
     calls: list[float] = []
     start = clock.now()
     timer.add(every(0.02, start, calls), start)
@@ -191,7 +193,7 @@ def test_reschedule_replaces_the_planned_call(clock, timer):
 
 
 def test_reschedule_inside_the_step_wins(clock, timer):
-    """What reschedule() said while the step ran counts, not what the step returned."""
+    """The time given to reschedule() while the step ran counts, not the one that the step returned."""
     calls: list[float] = []
     tasks: list[ScheduledTask] = []
 
@@ -319,7 +321,7 @@ def test_concurrent_first_adds_start_one_thread():
 
 
 def test_a_closed_timer_takes_no_work(clock):
-    """add() after close() raises, and what was planned is dropped."""
+    """add() after close() raises, and planned steps are dropped."""
     calls: list[float] = []
     timer = TimerThread(clock=clock.now, wait=clock.wait)
     task = timer.add(lambda now: calls.append(now), clock.now() + 1)
@@ -367,7 +369,7 @@ def test_a_thread_that_cannot_start_leaves_a_working_timer(monkeypatch):
 
 
 def test_real_time():
-    """100 steps of 20 ms on the real clock take 1.98 s and little more, and none comes before its time."""
+    """100 steps of 20 ms on the real clock take 1.98 s and little more, and none runs before its time."""
     timer = TimerThread()
     done = threading.Event()
     calls: list[float] = []

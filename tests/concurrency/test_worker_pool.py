@@ -1,4 +1,4 @@
-"""How queue workers take the I/O thread's place while it runs what it has read."""
+"""How queue workers take the I/O thread's place while it runs the items that it has read."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_the_only_idle_worker_leaves_in_the_very_moment(pool):
 
 
 def test_a_worker_that_was_awake_was_faster(pool):
-    """Nothing is left to do: the I/O thread stays where it is, and the next queue is run all the same."""
+    """No work is left: the I/O thread stays in its place, and the next queue is still run."""
     pool.rest()
     queue, reader = SerialQueue(), pool.io.thread
     promote = pool.workers.promote
@@ -169,7 +169,7 @@ def test_a_worker_that_was_awake_was_faster(pool):
 
 
 def test_an_item_that_blocks_holds_up_its_queue_only(pool):
-    """The new I/O thread serves commands and timers, and queues that become ready meanwhile are run."""
+    """The new I/O thread serves commands and timers, and queues that become ready during the item are run."""
     pool.rest()
     blocker, slow, other = Blocker(), SerialQueue(), SerialQueue()
     seen: list[int] = []
@@ -195,7 +195,7 @@ def test_an_item_that_blocks_holds_up_its_queue_only(pool):
 
 
 def test_a_timer_makes_a_queue_ready(pool):
-    """The I/O thread runs the item, though nothing comes that would wake it."""
+    """The I/O thread runs the item, though no event would wake it."""
     pool.rest()
     reader, ran_on = pool.io.thread, []
     queue = SerialQueue()
@@ -238,7 +238,7 @@ def test_items_keep_their_order(pool):
 
 
 def test_much_to_read(pool):
-    """A queue that gets more before the I/O thread would wait does not wait for that: a worker comes at once."""
+    """A queue that gets more before the I/O thread would wait does not wait for that: a worker arrives at once."""
     pool.rest()
     queue, ran_on = SerialQueue(), []
 
@@ -332,7 +332,7 @@ def test_a_fork_by_an_item(pool):
     answers: list[object] = []
 
     def fork() -> None:
-        # What runs after the item is run in the child too, and must end there.
+        # The child runs the code after the item too, and must end there.
         answers.append(in_child(lambda: (pool.io.is_current, threading.current_thread() is reader)))
 
     pool.post((SerialQueue(), fork))
@@ -392,7 +392,7 @@ def test_work_of_a_round_is_done_together(pool, monkeypatch):
 
 
 def test_work_of_a_round_that_blocks(pool, monkeypatch):
-    """Work that blocks holds up one worker and nothing else: another one does the rest, though nothing more comes."""
+    """Work that blocks holds up one worker and nothing else: another one does the rest, without a further event."""
 
     class Blocking(Noting):
         def drain(self) -> None:
@@ -435,7 +435,7 @@ def test_one_worker_does_the_work_of_a_round(pool, monkeypatch):
 
 
 def test_the_io_thread_ends_before_a_round_is_planned(pool, monkeypatch):
-    """The work is done all the same, though no round begins any more."""
+    """The work is still done, though no round starts any more."""
     work, began = Noting(), time.monotonic()
     inner(pool.workers, "plan a round")(pool.io)  # the task of rounds exists
 
@@ -452,7 +452,7 @@ def test_the_io_thread_ends_before_a_round_is_planned(pool, monkeypatch):
 
 
 def test_a_round_that_is_not_planned_because_of_ctrl_c(pool, monkeypatch):
-    """The work is done all the same, and so is what comes later."""
+    """The work is still done, and so is later work."""
     limits.patch(monkeypatch, worker_round=GUARD)
     put(monkeypatch, pool.workers, "start of a round", time.monotonic())
 
@@ -469,7 +469,7 @@ def test_a_round_that_is_not_planned_because_of_ctrl_c(pool, monkeypatch):
 
 
 def test_a_round_that_waits_when_the_io_thread_ends(monkeypatch):
-    """Work that waits when the I/O thread ends is done all the same, and later work is done at once."""
+    """Work that waits when the I/O thread ends is still done, and later work is done at once."""
     pool = Pool()
     limits.patch(monkeypatch, worker_round=GUARD)
     first, second, third = Noting(), Noting(), Noting()

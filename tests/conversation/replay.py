@@ -1,4 +1,4 @@
-"""What the tracker of turns makes of captured sessions."""
+"""The turns that the tracker makes of captured sessions."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _FOR_EVER = 1e6  # longer than all waits of the tracker
 
 
 class Replay:
-    """A tracker that is told what a log has.
+    """A tracker that receives the rows of a log.
 
     Attributes:
-        tracker: has what came of it.
+        tracker: has the resulting turns.
         now: monotonic seconds of the last row.
     """
 

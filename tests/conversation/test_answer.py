@@ -1,4 +1,4 @@
-"""What an answer still owes, by the signs of the bot."""
+"""The pending parts of an answer, as derived from the bot's messages."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_bot_that_tells_no_words_has_spoken_what_it_had_written() -> None:
 
 
 def test_words_before_their_speech_are_not_all() -> None:
-    """The first progress comes before the report that the bot speaks."""
+    """The first progress arrives before the report that the bot speaks."""
     answer = answer_of("Yes.")
     assert answer.knows_segment(segment("Yes.", "Yes."))
     answer.speak_segment(segment("Yes.", "Yes."))
@@ -69,7 +69,7 @@ def test_words_before_their_speech_are_not_all() -> None:
 
 
 def test_speech_that_breaks_off() -> None:
-    """An answer whose speech breaks off waits for more speech; `spoken_share` counts what was spoken."""
+    """An answer whose speech breaks off waits for more speech; `spoken_share` counts the spoken part."""
     answer = answer_of("Yes. It is twelve.")
     answer.start_speaking()
     assert answer.speak("Yes.")
@@ -127,7 +127,7 @@ def test_the_end_of_a_run_that_is_told_again_when_none_runs() -> None:
 
 
 def test_the_end_of_a_function_that_is_told_again() -> None:
-    """The second end of a call, which the client or the bot tells, changes neither its time nor what is owed."""
+    """The second end of a call, reported by the client or the bot, changes no times and leaves no run pending."""
     answer = Answer(BotTraits())
     answer.call(1.0, "get", "7")
     answer.end_call(2.0, "7", result=12)
@@ -189,7 +189,7 @@ def test_words_once_are_words() -> None:
 
 
 def test_a_million_characters_are_kept() -> None:
-    """Data of a turn have exactly as much room as is promised, and what is refused takes none of it."""
+    """Data of a turn have exactly the documented room, and refused data takes none of it."""
     answer = Answer(BotTraits())
     room = 1_000_000
     assert answer.keeps("a" * (room - 2 - 8))  # with the quotes of its repr

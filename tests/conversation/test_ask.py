@@ -1,4 +1,4 @@
-"""Spoken questions: what is said in the microphone's place, and which answer belongs to it."""
+"""Spoken questions: the audio sent in the microphone's place, and the choice of the answer."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_the_service_of_an_action() -> None:
 
 
 def test_an_action_that_is_not_answered() -> None:
-    """The error has what there was of the turn."""
+    """The error has the partial turn."""
     with asked_by_action(lambda *_: []) as client, pytest.raises(RequestTimeoutError) as raised:
         client.ask("Hi", 0.05)
     assert raised.value.turn is not None
@@ -143,7 +143,7 @@ def test_an_action_that_is_not_answered() -> None:
 
 
 def test_a_bot_that_ends_the_session_instead_of_an_action() -> None:
-    """A bot that hangs up makes ask() raise DisconnectedError, with the turn as far as it came."""
+    """A bot that hangs up makes ask() raise DisconnectedError with the partial turn."""
 
     def hang_up(transport: MemoryTransport, _: RTVIMessage) -> Iterable[RTVIMessage]:
         transport.end(CloseInfo(code=1000, initiator="server"))
@@ -197,7 +197,7 @@ def test_what_the_user_says_after_a_question_is_another_turn() -> None:
 
 
 def test_the_answer_to_the_first_part_of_a_question_is_not_its_answer() -> None:
-    """What a bot answers while the question is still being said, after a pause in it, is another turn."""
+    """An answer to the first part of a question, after a pause in it, is another turn."""
 
     def check(limit: float) -> None:
         with TalkingBot(audio=True).client() as client:
@@ -266,7 +266,7 @@ def test_a_refusal_of_something_else() -> None:
 
 
 def test_a_session_that_ends_behind_an_error_and_words() -> None:
-    """An answer that has begun is not one that says nothing: the end of the session is what has cut it."""
+    """An answer that has started counts as one with content: the end of the session has cut it."""
 
     def bot(transport: MemoryTransport, question: RTVIMessage) -> Iterable[RTVIMessage]:
         yield from [*acknowledgement(question), *written("I think")[:2]]
@@ -296,7 +296,7 @@ def test_a_spoken_question_after_one_that_was_given_up() -> None:
 
 
 def test_a_spoken_question_after_one_that_was_given_up_and_a_typed_one() -> None:
-    """The bot has not heard the end of the first, so what is said now belongs to its turn."""
+    """The bot has not heard the end of the first question, so the next speech belongs to its turn."""
     bot = TalkingBot(audio=True)
     with bot.client() as client:
         sent = transport_of(client).sent_audio
@@ -330,7 +330,7 @@ def test_a_spoken_question_that_the_bot_takes_for_two() -> None:
 
 @pytest.mark.parametrize("is_unsure", [False, True], ids=["at once", "after it found the user not finished"])
 def test_a_model_that_decides_whether_the_user_has_finished(is_unsure: bool) -> None:
-    """The bot reports the end of the user's speech only when its model has begun to answer."""
+    """The bot reports the end of the user's speech only when its model has started to answer."""
     bot = TalkingBot(audio=True)
     with bot.client() as client:
         sent = transport_of(client).sent_audio
@@ -369,7 +369,7 @@ def test_a_turn_that_a_spoken_question_interrupts() -> None:
 
 
 def test_a_source_that_fails() -> None:
-    """The call ends with it, because no answer can come."""
+    """The call ends with the source's error, because no answer can follow."""
 
     def read(_: int) -> bytes:
         raise OSError("unplugged")
@@ -384,7 +384,7 @@ def test_a_source_that_fails() -> None:
 
 
 def test_a_source_that_blocks() -> None:
-    """The limit is that of the whole call, whatever the source does."""
+    """The limit applies to the whole call, even if the source blocks."""
     go_on = threading.Event()
 
     def read(_: int) -> bytes:
@@ -467,7 +467,7 @@ def test_a_bot_that_does_not_hear_the_user_yet(events: Any) -> None:
 
 
 def test_a_bot_that_never_hears_the_user() -> None:
-    """The error says so; nothing was said, and a typed question is asked all the same."""
+    """The error says that nothing was heard, and a typed question can still be asked."""
     with TalkingBot(audio=True).client() as client:
         bot_says(client, "user-mute-started", None)
         with pytest.raises(RequestTimeoutError, match=r"was not said .* user-mute-started") as raised:
@@ -509,7 +509,7 @@ class ReadFile:
 
 
 def test_a_session_that_ends_while_the_user_is_muted(tmp_path: Path) -> None:
-    """The error is that of the end."""
+    """The error describes the end of the session."""
     file = ReadFile(str(write_wav(tmp_path / "question.wav", [tone(0.2)])))
     with TalkingBot(audio=True).client() as client:
         bot_says(client, "user-mute-started", None)
@@ -521,7 +521,7 @@ def test_a_session_that_ends_while_the_user_is_muted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("call", ["ask", "barge_in"])
 def test_speech_into_a_mute(call: str) -> None:
-    """The error names the mute: speech that was under way, and that of `barge_in()`, which is said in any case."""
+    """The error names the mute, both for speech in progress and for `barge_in()`, which always speaks."""
     with TalkingBot(audio=True).client() as client:
         sent = transport_of(client).sent_audio
         ask = partial(client.ask, SPEECH, 1.0)
@@ -613,7 +613,7 @@ def test_a_transport_without_audio() -> None:
 
 
 def test_a_late_answer_has_the_error_of_the_bot() -> None:
-    """What the bot reported while a call waited is the beginning of the error: it is more likely the cause."""
+    """The error starts with the bot's report during the call: it is more likely the cause."""
 
     def fail(session: BotSession, message: dict[str, Any]) -> bool:
         if is_question := message["type"] == "send-text":

@@ -46,7 +46,9 @@ def test_sources(tmp_path: Path) -> None:
 
 
 def test_all_is_said_at_the_rate_of_microphones() -> None:
-    """What has that rate is said as it is; PCM is converted at once, what an application reads while it is said."""
+    """Audio at the microphone's rate is sent unchanged; PCM is converted at once, and a function's audio while it is
+    sent.
+    """
     plain = BytesSource(b"abcd", 16_000)
     assert at_microphone_rate(plain) is plain
     converted = at_microphone_rate(SPEECH)
@@ -57,7 +59,7 @@ def test_all_is_said_at_the_rate_of_microphones() -> None:
 
 @pytest.mark.parametrize("is_installed", [False, True])
 def test_pcm_without_its_rate(monkeypatch: pytest.MonkeyPatch, *, is_installed: bool) -> None:
-    """The error says what PCM needs, and what an audio file needs."""
+    """The error gives the arguments that PCM needs, and those for an audio file."""
     if is_installed:
         pytest.importorskip("soundfile", reason="the extra `files` installs it")
     else:

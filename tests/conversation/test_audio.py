@@ -30,14 +30,14 @@ pytestmark = pytest.mark.inside
 
 
 def levels(turn: Turn) -> list[int]:
-    """Return the level of each tenth of a second of what the user said."""
+    """Return the level of each tenth of a second of the user's speech."""
     samples = array("h", turn.user_audio.pcm)
     return [samples[at] for at in range(0, len(samples), RATE_HZ // 10)]
 
 
 @pytest.mark.parametrize("silence", [5, 50])
 def test_silence_takes_no_room(silence: int) -> None:
-    """What is heard first is found behind any silence, though no audio is to be kept."""
+    """The first audio is found behind any silence, even if no audio is kept."""
     side = Side(0.0, lead=1.0)
     side.add([*frames(0, 1.0, silence), *frames(3000, 9.0, 50)])
     kept, missing = side.take(0.0, 99.0)
@@ -79,7 +79,7 @@ def test_while_nobody_speaks() -> None:
 
 
 def test_more_than_a_reader_holds() -> None:
-    """What comes between two reads of a turn is either there or counts as missing."""
+    """Audio between two reads of a turn is either kept or counts as missing."""
     track, side = AudioTrack(label="x"), Side(120.0, 1.0)
     side.read(track, idle=False, at=0.0)
     publish(track, range(45))
@@ -95,7 +95,9 @@ def test_more_than_a_reader_holds() -> None:
 
 
 def test_an_event_that_comes_too_late() -> None:
-    """What an idle reader no longer has when the turn is told counts as missing in it; what is older does not."""
+    """Audio that an idle reader no longer has when the turn is reported counts as missing in it; older audio does
+    not.
+    """
     track, side = AudioTrack(label="x"), Side(120.0, 1.0)
     side.read(track, idle=True, at=0.0)
     publish(track, range(1, 20))
@@ -109,7 +111,7 @@ def test_an_event_that_comes_too_late() -> None:
 
 
 def test_an_event_that_comes_late() -> None:
-    """What has arrived since is kept, as far as a turn would keep it; what is older than the lead is not."""
+    """Audio since the event is kept, as far as a turn would keep it; audio older than the lead is not."""
     track, side = AudioTrack(label="x"), Side(1.0, 2.0)
     side.read(track, idle=True, at=0.0)
     publish(track, range(10))
@@ -120,7 +122,7 @@ def test_an_event_that_comes_late() -> None:
 
 
 def test_turns_one_after_the_other() -> None:
-    """A turn takes what is between its ends; what is before is forgotten."""
+    """A turn takes the audio between its ends; earlier audio is forgotten."""
     track, side = AudioTrack(label="x"), Side(30.0, 1.0)
     side.read(track, idle=False, at=0.0)
     publish(track, range(10))
@@ -130,7 +132,7 @@ def test_turns_one_after_the_other() -> None:
 
 
 def test_another_track() -> None:
-    """What the track before had is kept, and its reader is closed."""
+    """The previous track's audio is kept, and its reader is closed."""
     tracks, side = [AudioTrack(label="a"), AudioTrack(label="b")], Side(30.0, 1.0)
     for at, track in enumerate(tracks):
         side.read(track, idle=False, at=0.0)
@@ -170,7 +172,9 @@ def test_the_user_speaks_for_more_than_a_minute() -> None:
 
 
 def test_noise_that_was_taken_for_speech() -> None:
-    """What the user says long after it belongs to the same turn, and is kept whole; the silence between is not."""
+    """The user's speech long after the noise belongs to the same turn, and is kept whole; the silence between is
+    not.
+    """
     talk = Talk()
     talk.tell(0.0, "user-started-speaking")
     talk.hear(0.0, 1, 3000)
@@ -189,7 +193,7 @@ def test_noise_that_was_taken_for_speech() -> None:
 
 
 def test_a_long_answer_to_a_long_question() -> None:
-    """The silence of the user meanwhile does not displace the question; memory is bounded."""
+    """The user's silence during the answer does not displace the question; memory is bounded."""
     talk = Talk()
     talk.ask(40)
     talk.hear(41.0, 100, 0)
@@ -200,7 +204,7 @@ def test_a_long_answer_to_a_long_question() -> None:
 
 
 def test_an_interruption_after_more_than_a_minute() -> None:
-    """What the user says into a long answer is kept from its beginning on."""
+    """The user's speech during a long answer is kept from its start."""
     talk = Talk()
     talk.ask(1)
     talk.hear(2.0, 70, 0)
@@ -284,7 +288,7 @@ def test_answers_of_which_nothing_is_kept() -> None:
 
 
 def test_another_turn_ends_while_the_user_speaks() -> None:
-    """The end of a greeting, or of the answer to a typed text, costs nothing of what the user is saying."""
+    """The end of a greeting, or of the answer to a typed text, removes no part of the user's speech."""
     talk = Talk()
     talk.answer(0.0)
     talk.tell(1.0, "user-started-speaking")
@@ -298,7 +302,7 @@ def test_another_turn_ends_while_the_user_speaks() -> None:
 
 
 def test_two_turns_end_at_once() -> None:
-    """What the user said for the second one is not forgotten with the first one, by which nothing was said."""
+    """The end of the first turn, which has no speech of the user, does not discard the user's speech for the second."""
     talk = Talk()
     talk.answer(0.0)
     talk.tell(1.0, "user-started-speaking")
@@ -325,7 +329,7 @@ def test_little_is_kept_of_what_is_not_used() -> None:
 
 
 def test_what_is_used_in_time_is_kept() -> None:
-    """What the bot said before the first use is there, and from then on both sides are read."""
+    """The bot's audio before the first use is kept, and from then on both sides are read."""
     media, audio = unused()
     send(media.bot, frames(3000, 0.0, 10))
     audio.keep(is_turn_open=True)
@@ -337,7 +341,7 @@ def test_what_is_used_in_time_is_kept() -> None:
 
 
 def test_what_is_not_used_is_forgotten() -> None:
-    """Then nothing is read, until it is used; what was before counts as missing."""
+    """Nothing is read until the first use; earlier audio counts as missing."""
     media, audio = unused()
     send(media.bot, frames(3000, 0.0, 10))
     audio.read([None], 1.0)
@@ -356,7 +360,7 @@ def test_what_is_not_used_is_forgotten() -> None:
 
 
 def test_a_turn_between_the_first_seconds_and_the_first_use() -> None:
-    """Audio of that turn is missing, and that of the turns after the first use is there."""
+    """Audio of that turn is missing, and audio of the turns after the first use is kept."""
     media, audio = unused()
     audio.forget()
     before = TurnRecord(number=1, session=1, initiator="bot", status="complete", timings=TurnTimings(ended=2.0))
@@ -371,7 +375,7 @@ def test_a_turn_between_the_first_seconds_and_the_first_use() -> None:
 
 @pytest.mark.parametrize("seconds", [10, 29])
 def test_all_of_an_answer_at_once(seconds: int) -> None:
-    """A bot may send it before the event that begins its turn is taken."""
+    """A bot may send the whole answer before the event that starts its turn is handled."""
     talk = Talk()
     send(talk.media.bot, frames(0, 0.0, 200))
     for _ in range(10 * seconds):
@@ -383,7 +387,7 @@ def test_all_of_an_answer_at_once(seconds: int) -> None:
 
 
 def test_the_session_has_ended() -> None:
-    """What its tracks have brought by then is read, though the client has no tracks any more."""
+    """The audio of its tracks until the end is read, though the client has no tracks any more."""
     talk = Talk()
     talk.tell(0.5, "user-started-speaking")
     send(talk.media.user, frames(3000, 1.0, 10))

@@ -34,7 +34,7 @@ def question(seconds: float = 0.6) -> ToneSource:
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_a_question_is_answered(provider):
-    """The answer is whole, and its latency is that of what the caller hears."""
+    """The answer is whole, and its latency ends with the audio that the caller hears."""
     with EmbeddedBot() as bot, call(bot, provider) as caller:
         check_answer(caller)
 
@@ -60,7 +60,7 @@ def check_answer(caller: RTVIClient) -> None:
 
 
 def test_an_interruption_cuts_what_is_heard():
-    """The bot drops what it had not said, and the caller hears no more of it."""
+    """The bot drops the audio that it had not sent, and the caller hears no more of it."""
     story = " ".join(["word"] * 40)
     with EmbeddedBot(replies=lambda _: story) as bot, call(bot) as caller:
         second = caller.barge_in(question(), delay=0.3)
@@ -87,7 +87,7 @@ def test_the_bot_knows_the_call():
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_marks_come_back_when_they_are_reached(provider):
-    """A bot can know what was heard."""
+    """A mark is returned when playback reaches it, so that a bot can know which audio was heard."""
     with EmbeddedBot() as bot, call(bot, provider):
         session = bot.sessions[0]
         session.wait_for_call(GUARD)

@@ -48,7 +48,7 @@ def test_the_turns_of_a_session(path: Path) -> None:
 
 @of_each_log
 def test_a_session_after_another_one(path: Path) -> None:
-    """A session has the same turns whatever came before it on the same tracker: parts of it that were lost, and it."""
+    """A session has the same turns after any other session on the same tracker, even one that lost messages."""
     rows, replay = rows_of(path), Replay()
     replay.lose(rows, len(rows) // 3)
     replay.lose(rows, 2 * len(rows) // 3)
@@ -61,7 +61,7 @@ def test_a_session_after_another_one(path: Path) -> None:
 
 @of_each_log
 def test_a_kind_of_message_is_missing(path: Path) -> None:
-    """Whichever messages do not come, no turn is open for ever."""
+    """No turn stays open for ever, whichever messages are missing."""
     rows = rows_of(path)
     kinds = sorted({what["type"] for _, kind, what in rows if kind in ("in", "out")})
     for kind in kinds:

@@ -51,7 +51,7 @@ def test_one_call_counts_once() -> None:
 
 
 def test_a_block_knows_nothing_of_the_block_before() -> None:
-    """An object whose block is entered again looks at nothing that came before, and meets a call with the same id."""
+    """An object whose block is entered again ignores earlier events, and finds a call with the same id."""
     with TalkingBot().client() as client:
         expect = client.expect(GUARD)
         for number in range(2):
@@ -66,7 +66,7 @@ def test_a_block_knows_nothing_of_the_block_before() -> None:
 
 
 def test_arguments_as_they_come_over_the_wire() -> None:
-    """A tuple in the expected arguments equals the list that comes over the wire."""
+    """A tuple in the expected arguments equals the list received over the wire."""
     with TalkingBot().client() as client, client.expect(GUARD) as expect:
         says(client, call_of("get_weather", cities=["Oslo", "Bergen"]))
         hangs_up(client)
@@ -86,8 +86,8 @@ def test_after_an_absence() -> None:
 
 
 def test_what_comes_after_an_absence() -> None:
-    """An event that came after the time of an absence is not part of it, though it is there when the events are looked
-    at, and the next expectation finds it.
+    """An event after the time of an absence does not break it, even if it has arrived before the check, and the next
+    expectation finds it.
     """
     with TalkingBot().client() as client, client.expect(GUARD) as expect:
 
@@ -158,7 +158,7 @@ def test_no_call_at_all() -> None:
 
 
 def test_too_late() -> None:
-    """What came after its limit does not count, although it is there when it is asked for."""
+    """An event after its limit does not count, even if it is there at the time of the check."""
     with TalkingBot().client() as client, client.expect() as expect:
         with pytest.raises(ExpectationError, match="did not arrive"):
             expect.event("server-message", within=0.01)
@@ -171,7 +171,7 @@ def test_too_late() -> None:
 
 @pytest.mark.parametrize("what", ["what was met last", "the last message sent"])
 def test_where_the_limit_counts_from(what: str) -> None:
-    """The limit of an expectation does not count what lies before the last one that was met, or the last message."""
+    """The limit of an expectation counts from the last one that was met, or from the last message."""
 
     def check(limit: float) -> None:
         with TalkingBot().client() as client, client.expect(GUARD) as expect:
@@ -209,7 +209,7 @@ STOPPED = RTVIMessage("bot-stopped-speaking", None)
 
 
 class TestNoMore:
-    """What counts is what the bot does, from its first sign to its last."""
+    """All signs of the bot's activity count, from its first to its last."""
 
     @pytest.mark.parametrize(
         "more",
@@ -306,7 +306,7 @@ class TestNoMore:
 
 
 class TestText:
-    """What counts is what the bot wrote or said."""
+    """The text that the bot wrote or said counts."""
 
     def said(self, *messages: RTVIMessage, contains: str, within: float = GUARD) -> str:
         with TalkingBot().client() as client, client.expect() as expect:
@@ -334,7 +334,7 @@ class TestText:
         ],
     )
     def test_an_announcement(self, announced: dict[str, Any]) -> None:
-        """An announcement of a text does not count as speech: the bot repeats announcements of what was interrupted."""
+        """An announcement of a text does not count as speech: the bot repeats announcements of interrupted text."""
         repeated = self.output("Once upon a time.", 1, **announced)
         with pytest.raises(ExpectationError, match="but it said 'I stop'") as raised:
             self.said(repeated, *says_aloud("I stop"), contains="time", within=0.0)
@@ -360,7 +360,7 @@ class TestText:
         assert self.said(*[RTVIMessage("bot-tts-text", {"text": "no"})] * 2, contains="no no") == "no no"
 
     def test_words_after_an_interruption(self) -> None:
-        """Words after an interruption belong to what was interrupted, until the bot goes on."""
+        """Words after an interruption belong to the interrupted speech, until the bot goes on."""
         stale, interrupted = self.progress("Once upon a time.", "Once upon", 1), RTVIMessage("bot-interrupted", None)
         with TalkingBot(lambda text: None).client() as client, client.expect(GUARD) as expect:
             says(client, [interrupted, stale, RTVIMessage("bot-tts-text", {"text": "upon"})])
@@ -392,7 +392,7 @@ def test_outside_of_its_block(client: RTVIClient) -> None:
 
 
 def test_after_the_block() -> None:
-    """The session is not over, and the error says what is."""
+    """After the block the session goes on, and the error says that the block has ended."""
     with TalkingBot().client() as client:
         with client.expect(GUARD) as expect:
             pass

@@ -28,7 +28,7 @@ def test_it_is_one() -> None:
 
 
 def test_it_begins_while_events_are_queued() -> None:
-    """What a slow handler holds up is neither lost nor told twice."""
+    """Events that a slow handler delays are not lost and not reported twice."""
     entered, go = threading.Event(), threading.Event()
 
     def slow() -> None:
@@ -60,7 +60,7 @@ def test_it_begins_after_the_session() -> None:
 
 
 def test_the_next_session_begins_while_events_are_queued() -> None:
-    """Events that are queued when the next session starts belong to the session that they came in."""
+    """Events that are queued when the next session starts belong to their own session."""
     ended: list[Turn] = []
     client = TalkingBot(greeting="Hello!").client(events="manual")
     client.on("turn_ended", ended.append)
@@ -79,7 +79,7 @@ def test_the_next_session_begins_while_events_are_queued() -> None:
 
 
 def test_ctrl_c_in_a_handler_of_a_turn() -> None:
-    """What is to be told after it is not lost: neither the end of the turn, nor the turns that were kept."""
+    """Later reports are not lost: the end of the turn, and the turns that were kept, are delivered."""
     started: list[Turn] = []
 
     def interrupt(turn: Turn) -> None:
@@ -98,7 +98,7 @@ def test_ctrl_c_in_a_handler_of_a_turn() -> None:
 
 
 def test_a_first_message_that_breaks_the_protocol() -> None:
-    """The first messages of a session tell what the others say."""
+    """The other messages at the start of a session make up for the broken one."""
     with TalkingBot().client() as client:
         says(client, [*written("Hello you"), RTVIMessage("bot-llm-text", {"text": 5}), *begun("Hello you")])
         client.turns()
@@ -165,7 +165,7 @@ def test_a_stream_of_turns_with_much_audio() -> None:
 
 
 def test_a_turn_that_is_larger_than_a_queue() -> None:
-    """A turn that is larger than `max_queued_bytes` is returned all the same."""
+    """A turn that is larger than `max_queued_bytes` is still returned."""
     with TalkingBot(audio=True).client(max_queued_bytes=4000) as client:
         assert [client.ask("x", GUARD).audio.pcm for _ in range(2)] == [tone(0.1)] * 2
 
@@ -181,7 +181,7 @@ def test_the_end_of_a_session_ends_its_turns() -> None:
 
 
 def test_a_fork_while_other_threads_follow_it() -> None:
-    """A child of a process whose client was not connected asks as ever: what threads of the parent hold is renewed."""
+    """A child of a process whose client was not connected can ask: locks held by the parent's threads are renewed."""
     client = TalkingBot().client()
     with client:
         client.ask("x", GUARD)

@@ -35,7 +35,7 @@ def waits(text: str) -> str | None:
 
 
 def test_by_text() -> None:
-    """The story is interrupted, and what was heard of it is its beginning."""
+    """The story is interrupted, and the heard part is its start."""
     bot = TalkingBot(waits)
     with bot.client() as client:
         second = client.barge_in("stop")
@@ -108,7 +108,7 @@ def test_a_handler_may_barge_in() -> None:
 
 
 def test_cancel() -> None:
-    """What was cancelled is not asked, and result() says so."""
+    """A cancelled question is not asked, and result() reports that."""
     bot = TalkingBot()
     with bot.client() as client:
         pending = client.barge_in("stop", after="server-message")
@@ -144,7 +144,7 @@ def test_cancel_at_any_moment(seconds: float) -> None:
 
 
 def test_cancel_during_the_delay() -> None:
-    """The event has come, and nothing was asked yet."""
+    """The event has happened, and nothing was asked yet."""
     bot = TalkingBot()
     with bot.client() as client:
         pending = client.barge_in("stop", after="server-message", delay=GUARD)
@@ -303,7 +303,7 @@ def test_a_question_of_a_session_that_was_lost() -> None:
 
 
 def test_a_question_of_a_session_that_has_ended_claims_no_turn() -> None:
-    """What the user says in a later session is a turn that `listen()` returns, though `result()` was never called."""
+    """The user's speech in a later session is a turn that `listen()` returns, though `result()` was never called."""
     with TalkingBot(audio=True).client() as client:
         client.barge_in(tone(60.0), after="server-message", sample_rate_hz=24_000)
         bot_says(client, "server-message", 1)
@@ -333,7 +333,7 @@ def test_who_ended_the_session() -> None:
 
 
 def test_turns_before_are_not_kept() -> None:
-    """A question whose event never comes holds no turn of the session."""
+    """A question whose event never happens holds no turn of the session."""
     with TalkingBot().client() as client:
         pending = client.barge_in("stop", after="metrics")
         turns = [weakref.ref(client.ask(f"Question {number}", GUARD)) for number in range(103)]

@@ -210,7 +210,7 @@ def test_a_typed_question_is_found_by_its_message_and_its_text() -> None:
     assert questions.of_message("2") is two
     assert questions.of_message(None) is None
     assert questions.of_text("why ") is two
-    assert questions.of_text("Who? Why?") is two  # Pipecat 0.0.108 joins what comes quickly
+    assert questions.of_text("Who? Why?") is two  # Pipecat 0.0.108 joins quick speech
     assert questions.before(two) == [one]
 
 
@@ -225,7 +225,7 @@ def test_the_same_text_again_is_another_question() -> None:
 
 
 def test_further_speech_belongs_to_the_last_question() -> None:
-    """A spoken question goes on unless a text came after it."""
+    """A spoken question goes on unless a text followed it."""
     spoken, typed = question(1, modality="audio"), question(2, "Why?")
     assert questions_of(BotTraits(), typed, spoken).in_speech is spoken
     assert questions_of(BotTraits(), spoken, typed).in_speech is None
@@ -312,5 +312,5 @@ def test_speech_may_be_answered_before_its_end_is_reported() -> None:
 
 
 def test_what_it_takes() -> None:
-    """The tracker takes the events that the table marks as those of turns."""
+    """The tracker takes the events that the table marks as events of turns."""
     assert {*TurnTracker.HANDLERS} == {event for event in RTVIEvent if event.in_turns}

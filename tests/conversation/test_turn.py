@@ -25,7 +25,7 @@ def test_latencies() -> None:
 
 
 def test_the_repr() -> None:
-    """The repr of a turn is short and printable, whatever the bot has sent, and has neither audio nor a timeline."""
+    """The repr of a turn is short and printable, for any data of the bot, and has no audio and no timeline."""
     turn = Turn(number=3, session=1, initiator="user", status="complete", user_text="Hello", bot_text="Hi 'there'.")
     expected = "Turn(number=3, initiator='user', status='complete', user_text='Hello', bot_text=\"Hi 'there'.\")"
     assert repr(turn) == expected
@@ -49,7 +49,7 @@ def test_the_repr() -> None:
 
 
 def test_what_is_unknown() -> None:
-    """A typed turn has no voice-to-voice latency; what is not known is None."""
+    """A typed turn has no voice-to-voice latency; unknown values are None."""
     timings = TurnTimings(user_started=1.0, user_stopped=1.0, first_audio=2.0)
     turn = Turn(number=1, session=1, initiator="user", modality="text", timings=timings)
     assert (turn.voice_to_voice, turn.time_to_first_audio) == (None, 1.0)

@@ -1,4 +1,4 @@
-"""What is demanded of a turn, and how the failure reads."""
+"""Expectations of a turn, and the text of their failures."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_met(demands: dict[str, Any]) -> None:
     ],
 )
 def test_not_met(fields: dict[str, Any], demands: dict[str, Any], kind: str, words: str) -> None:
-    """The error has the kind, what was expected and got, and the turn."""
+    """The error has the kind, the expected and the actual value, and the turn."""
     turn = turn_of(**fields)
     with pytest.raises(ExpectationError, match=re.escape(words)) as raised:
         turn.expect(**demands)
@@ -102,7 +102,7 @@ def test_not_met(fields: dict[str, Any], demands: dict[str, Any], kind: str, wor
 
 
 def test_accents_in_either_encoding() -> None:
-    """What looks the same is the same, in the text and in the demand."""
+    """Text that looks the same is equal, in the text and in the expectation."""
     for text, part in (("Cafe\u0301", "Caf\u00e9"), ("Caf\u00e9", "Cafe\u0301")):
         turn = turn_of(bot_text=f"The {text}.")
         turn.expect(contains=part, matches=f"^The {part}").expect(matches=re.compile(part.upper(), re.I))
@@ -111,7 +111,7 @@ def test_accents_in_either_encoding() -> None:
 
 
 def test_a_range_of_characters_that_have_another_form() -> None:
-    """A pattern means what it says, whatever the forms of its characters."""
+    """A pattern keeps its meaning, even if its characters have other forms."""
     turn = turn_of(bot_text="\u4f60\u597d")
     for pattern in ("[\ufb1d-\ufb4f]", "[\uf900-\ufa6d]"):
         with pytest.raises(ExpectationError, match="match"):
@@ -119,13 +119,13 @@ def test_a_range_of_characters_that_have_another_form() -> None:
 
 
 def test_arguments_as_they_come_over_the_wire() -> None:
-    """A tuple comes as a list, and a number that is a key as text."""
+    """A tuple arrives as a list, and a number that is a key as text."""
     call = ReportedFunctionCall(function_name="f", arguments={"cities": ["Oslo", "Bergen"], "by_day": {"1": ["rain"]}})
     turn_of(function_calls=(call,)).expect(calls={"f": {"cities": ("Oslo", "Bergen"), "by_day": {1: ("rain",)}}})
 
 
 def test_a_turn_that_is_not_over() -> None:
-    """What it lacks may still come."""
+    """The missing parts may still arrive."""
     with pytest.raises(ExpectationError, match="it is in progress") as raised:
         turn_of(status="in_progress").expect(excludes="snow")
     assert raised.value.kind == "timeout"
@@ -152,7 +152,7 @@ def test_the_timeline() -> None:
 
 
 def test_the_words_of_a_timeline() -> None:
-    """What was said is quoted, calls have their arguments and results, and the first speech has the latency."""
+    """The speech is quoted, calls have their arguments and results, and the first speech has the latency."""
     entries = (
         TimelineEntry(10.0, "bot", "calls", 'get_weather({"city": "Bergen"})'),
         TimelineEntry(10.5, "bot", "speaks", "Let me check that for you."),
@@ -198,7 +198,7 @@ def hears(text: Any) -> Callable[[bytes, int], Any]:
 
 
 def test_the_words_of_the_voice() -> None:
-    """What a function finds in the bot's audio is returned, whatever it is."""
+    """A function's findings in the bot's audio are returned, of any type."""
     assert turn_of(audio=VOICE).transcribe(hears("it is training")) == "it is training"
     with pytest.raises(UsageError, match="no audio to transcribe: the bot did not speak"):
         turn_of().transcribe(hears("it is raining"))
@@ -217,7 +217,7 @@ def test_the_words_of_the_voice() -> None:
     ],
 )
 def test_few_errors(fields: dict[str, Any], demands: dict[str, Any]) -> None:
-    """The bot's text is compared with a reference, or what is heard with what was spoken."""
+    """The bot's text is compared with a reference, or the heard text with the spoken one."""
     turn = turn_of(**fields)
     assert turn.expect(**demands) is turn
 
@@ -259,7 +259,7 @@ def test_too_many_errors(fields: dict[str, Any], demands: dict[str, Any], kind: 
 
 
 def test_words_over_a_transport_without_messages() -> None:
-    """What a function hears is compared with a reference where nothing else is known."""
+    """A function's transcript is compared with a reference if no other text is known."""
     turn = turn_of(**NOT_KNOWN, audio=VOICE)
     assert turn.expect(wer=0, reference="It is raining.", transcribe=hears("it is raining")) is turn
 

@@ -133,7 +133,9 @@ def test_a_function_with_a_filler_is_one_turn() -> None:
 
 
 def test_a_greeting_that_the_first_question_cuts() -> None:
-    """What comes of it after the question is not the answer, though this bot is not known yet to acknowledge."""
+    """The rest of the greeting after the question is not the answer, even if this bot has not acknowledged any text
+    yet.
+    """
     talk = Conversation((2, 0))
     talk.ask("Hi?")
     talk.bot("bot-interrupted")
@@ -150,9 +152,9 @@ def test_a_greeting_that_the_first_question_cuts() -> None:
 
 @pytest.mark.parametrize("speaks_early", [False, True], ids=["in order", "speech before its run"])
 def test_a_greeting_that_a_question_cut_before_it_was_told(speaks_early: bool) -> None:
-    """A bot of Pipecat 1.14 under load: what the question has cut is told after the interruption.
+    """A bot of Pipecat 1.14 under load reports the cut speech after the interruption.
 
-    The answer's speech may be told before the question, too, and belongs to the answer all the same.
+    The answer's speech may be reported before the question, too, and still belongs to the answer.
     """
     talk = Conversation()
     talk.ask("Hi?")
@@ -220,7 +222,7 @@ def test_a_greeting_that_is_told_after_an_interruption_and_spoken_whole(sentence
 
 
 def test_words_of_a_greeting_that_the_first_question_cuts() -> None:
-    """The interruption is that by the question, and what came before it cannot be the answer."""
+    """The question caused the interruption, and the text before it cannot be the answer."""
     talk = Conversation((2, 0))
     talk.ask("Hi?")
     talk.progress("Welcome to the shop.", "Welcome", 7)
@@ -335,7 +337,7 @@ def test_a_cancelled_function_that_the_model_is_not_told_of(then: str) -> None:
 
 @pytest.mark.parametrize("as_segment", [True, False])
 def test_a_function_that_took_too_long_without_a_model(as_segment: bool) -> None:
-    """What the bot says of it is the answer, though no run of a model tells so."""
+    """The bot's speech about it is the answer, even without the report of a model's run."""
     talk = Conversation()
     talk.ask("Weather?")
     talk.acknowledge("Weather?")
@@ -497,7 +499,7 @@ def test_a_function_before_any_run_of_the_model() -> None:
 
 
 def test_a_word_of_a_filler_that_was_interrupted() -> None:
-    """With RTVI 1.2 it comes when the next answer has begun; what was announced tells whose it is."""
+    """With RTVI 1.2 the word arrives after the next answer has started; the announcement shows whose it is."""
     talk = Conversation((1, 2))
     for number, question in enumerate(("Weather?", "Stop.")):
         talk.ask(question, question)
@@ -517,7 +519,9 @@ def test_a_word_of_a_filler_that_was_interrupted() -> None:
 
 
 def test_an_answer_that_was_that_to_something_else() -> None:
-    """The times of what was taken for the answer, and its lines in the timeline, are not those of the question."""
+    """The times of the speech that was mistaken for the answer, and its lines in the timeline, do not belong to the
+    question.
+    """
     talk = Conversation((2, 0))
     talk.ask("Hi?")
     talk.progress("Hello, welcome.", "Hello,")
@@ -537,7 +541,7 @@ def test_an_answer_that_was_that_to_something_else() -> None:
 
 
 def test_the_timeline_quotes_what_was_said() -> None:
-    """Each speech has its words, the first of which comes before it; calls have their arguments and results."""
+    """Each speech has its words, the first of which arrives before it; calls have their arguments and results."""
     talk = Conversation()
     talk.ask("Weather?")
     talk.acknowledge("Weather?")
@@ -662,7 +666,7 @@ def test_a_spoken_question() -> None:
 
 
 def hear(talk: Conversation, text: str) -> None:
-    """Tell what the user said, to the model as well."""
+    """Report the user's speech, to the model as well."""
     talk.bot("user-input", {"text": text, "input_type": "transcription", "final": True})
     talk.bot("user-llm-text", {"text": text})
 
@@ -702,7 +706,7 @@ def test_a_model_that_calls_a_function_before_the_end_of_speech_is_reported() ->
 
 @pytest.mark.parametrize("is_early", [False, True], ids=["after the run", "during the run"])
 def test_a_model_that_finds_the_user_not_finished(is_early: bool) -> None:
-    """A run without text does not end the turn while the user speaks; what the user adds belongs to the turn."""
+    """A run without text does not end the turn while the user speaks; the user's further words belong to the turn."""
     talk = Conversation()
     talk.bot("user-started-speaking")
     hear(talk, "I would like")
@@ -726,7 +730,7 @@ def test_a_model_that_finds_the_user_not_finished(is_early: bool) -> None:
 
 
 def test_a_mark_for_a_user_found_not_finished() -> None:
-    """A mark that older bots send as text of the model is no answer, nor its first word."""
+    """A mark that older bots send as text of the model is no answer, and not its first word either."""
     talk = Conversation((1, 2))
     talk.bot("user-started-speaking")
     hear(talk, "I would like")
@@ -844,7 +848,7 @@ def test_the_end_of_the_session_in_mid_answer() -> None:
 
 @pytest.mark.parametrize(("lost", "status"), [(False, "complete"), (True, "failed")])
 def test_the_end_of_the_session_in_the_last_word(lost: bool, status: str) -> None:
-    """A bot tells a word as it begins with it: if the connection is lost then, the rest was not heard."""
+    """A bot reports a word as it starts to say it: if the connection is lost then, the rest was not heard."""
     talk = Conversation()
     talk.ask("When?")
     talk.acknowledge("When?")
@@ -857,7 +861,7 @@ def test_the_end_of_the_session_in_the_last_word(lost: bool, status: str) -> Non
 
 @pytest.mark.parametrize(("lost", "status"), [(False, "complete"), (True, "failed")])
 def test_the_end_of_the_session_before_the_first_speech(lost: bool, status: str) -> None:
-    """What is written may be all that this bot does; if the connection is lost, that is not assumed."""
+    """If the connection is lost, the client does not assume that the written text was the whole answer."""
     talk = Conversation()
     talk.ask("When?")
     talk.acknowledge("When?")
@@ -950,7 +954,7 @@ def test_as_many_errors_and_metrics_as_are_promised() -> None:
 
 
 def test_an_error_is_a_sign_of_the_bot() -> None:
-    """What a bot may take begins again with each error that it reports."""
+    """Each error that the bot reports restarts its time limit."""
     talk = Conversation()
     talk.ask("Hi?")
     talk.acknowledge("Hi?")
@@ -974,7 +978,7 @@ def test_the_first_token_is_no_blank() -> None:
 
 
 def test_a_call_that_is_told_twice_is_one() -> None:
-    """A call is once in the timeline, and so is its end that comes when the answer is over."""
+    """A call is once in the timeline, and so is its end, even if it arrives after the answer."""
     talk = Conversation()
     talk.ask("Weather?")
     talk.acknowledge("Weather?")
@@ -994,7 +998,7 @@ def test_a_call_that_is_told_twice_is_one() -> None:
 
 
 def test_a_user_who_goes_on_asks_once_more() -> None:
-    """Speech that resumes before the answer is one question, of which the bot tells again what it has heard."""
+    """Speech that resumes before the answer is one question, whose earlier words the bot reports again."""
     talk = Conversation()
     for text in ("What time", "What time is it?"):
         talk.bot("user-started-speaking")
@@ -1006,7 +1010,7 @@ def test_a_user_who_goes_on_asks_once_more() -> None:
 
 
 def test_a_late_transcript_that_is_not_final_is_no_question() -> None:
-    """What a recogniser still guesses when the answer is over begins no turn; words that are final do."""
+    """A late interim transcript after the answer starts no turn; final words do."""
     talk = Conversation((1, 2))
     talk.bot("user-started-speaking")
     talk.bot("user-transcription", {"text": "Time?", "final": True})
@@ -1037,7 +1041,7 @@ def test_words_that_are_told_by_two_messages() -> None:
 
 
 def test_speech_that_is_announced_after_an_interruption_that_cut_nothing() -> None:
-    """An answer that an interruption found empty goes on by another run, and what it says then is its own."""
+    """An answer that an interruption found empty goes on by another run, and the speech of that run is its own."""
     talk = Conversation()
     talk.ask("Weather?")
     talk.acknowledge("Weather?")
@@ -1050,7 +1054,7 @@ def test_speech_that_is_announced_after_an_interruption_that_cut_nothing() -> No
 
 
 def early_speech(talk: Conversation) -> None:
-    """Let the bot tell that it speaks, after an interruption, and not what."""
+    """Let the bot report speech after an interruption, without its words."""
     talk.ask("Hi?", "early")
     talk.bot("bot-interrupted")
     talk.bot("bot-started-speaking")
@@ -1058,7 +1062,7 @@ def early_speech(talk: Conversation) -> None:
 
 @pytest.mark.parametrize("end", ["interruption", "silence", "session"])
 def test_speech_that_has_told_nothing(end: str) -> None:
-    """Speech of which no word came, and that was cut or has stopped, is not the speech of the next answer."""
+    """Speech without any words, and that was cut or has stopped, is not the speech of the next answer."""
     talk = Conversation()
     early_speech(talk)
     if end == "interruption":
@@ -1081,7 +1085,7 @@ def test_speech_that_has_told_nothing(end: str) -> None:
 
 
 def test_words_of_a_new_session_are_its_own() -> None:
-    """What the bot before had not said when its session was lost is not what the next one says."""
+    """Words of the lost session's bot that were not spoken do not belong to the next session's bot."""
     talk = Conversation((1, 2))
     talk.run("Hello you.")
     talk.bot("bot-started-speaking")
@@ -1097,7 +1101,7 @@ def test_words_of_a_new_session_are_its_own() -> None:
 
 
 def test_a_session_that_was_lost_after_an_interruption() -> None:
-    """The bot of the next session was not interrupted, and what it says at once is a turn."""
+    """The bot of the next session was not interrupted, and its first speech is a turn."""
     talk = Conversation((2, 0))
     talk.run("Hello you.")
     talk.bot("bot-started-speaking")
@@ -1134,7 +1138,7 @@ def test_patience_ends_at_its_moment() -> None:
 
 
 def test_a_turn_that_begins_and_ends_by_one_message_is_reported_once() -> None:
-    """What a bot had said of itself before it had the question is over when that is known, and the question is open."""
+    """The bot's own speech before it had the question ends when that is known, and the question stays open."""
     talk = Conversation((2, 0))
     talk.ask("Hi?")
     for type_, data in (("bot-started-speaking", None), ("bot-tts-text", {"text": "Welcome."})):
@@ -1169,7 +1173,7 @@ def test_speech_that_goes_on_from_one_answer_to_the_next() -> None:
 
 
 def test_late_words_of_a_greeting_that_was_cut() -> None:
-    """Words that no model wrote, and that come after the interruption, begin no turn."""
+    """Words that no model wrote, and that arrive after the interruption, start no turn."""
     talk = Conversation((2, 0))
     talk.bot("bot-started-speaking")
     talk.bot("bot-tts-text", {"text": "Welcome,"})
@@ -1179,7 +1183,7 @@ def test_late_words_of_a_greeting_that_was_cut() -> None:
 
 
 def test_speech_is_acknowledged_by_its_words_if_the_bot_tells_them() -> None:
-    """The end of speech acknowledges it until the bot has told what its model gets, and no longer."""
+    """The end of speech acknowledges it only until the bot has once reported the input of its model."""
     talk = Conversation()
     acknowledged = []
     for _ in range(2):
@@ -1195,7 +1199,7 @@ def test_speech_is_acknowledged_by_its_words_if_the_bot_tells_them() -> None:
 
 
 def test_three_answers_without_a_pause() -> None:
-    """One answer at a time is still spoken while the next one begins; the one before that is over."""
+    """One answer at a time is still spoken while the next one starts; the one before that has ended."""
     talk = Conversation()
     for question in ("One?", "Two?", "Three?"):
         talk.ask(question, question)
@@ -1210,7 +1214,7 @@ def test_three_answers_without_a_pause() -> None:
 
 
 def test_a_question_whose_answer_was_no_answer_is_still_the_first() -> None:
-    """A later question is neither answered first nor skipped, if what seemed to answer the first one was a greeting."""
+    """A later question is not answered first and not skipped if the first one's supposed answer was a greeting."""
     talk = Conversation((2, 0))
     talk.ask("One?", "a")
     talk.progress("Welcome to the shop.", "Welcome", 7)

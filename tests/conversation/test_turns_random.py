@@ -82,7 +82,7 @@ def let_all_time_pass(tracker: TurnTracker) -> Iterator[OpenTurn]:
 @settings(suppress_health_check=[HealthCheck.too_slow])  # which a busy machine brings
 @given(st.lists(step, max_size=60), st.sampled_from([None, (0, 3), (1, 2), (2, 0), (2, 2)]), flag)
 def test_any_order(steps: list[Any], version: Any, audio_out: bool) -> None:
-    """Each turn begins once and ends once, in the end no turn is open, and no word of the model is lost or doubled."""
+    """Each turn starts once and ends once, in the end no turn is open, and no word of the model is lost or doubled."""
     tracker = TurnTracker()
     tracker.start_session(audio_out=audio_out, version=version)
     begun, over = Counter[int](), Counter[int]()

@@ -1,4 +1,4 @@
-"""The word error rate, against that of jiwer."""
+"""The word error rate, compared with jiwer's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAIRS: Final = [
 
 
 def test_as_jiwer() -> None:
-    """The rate is that of jiwer, for equal texts, texts with errors, and texts that have nothing in common."""
+    """The rate equals jiwer's, for equal texts, texts with errors, and texts that have nothing in common."""
     assert len(PAIRS) == 1_000
     different = [(ours, rate, *pair) for rate, *pair in PAIRS if (ours := word_error_rate(*pair)) != float(rate)]
     assert different == []
@@ -39,5 +39,5 @@ def test_as_jiwer() -> None:
     ],
 )
 def test_what_counts(reference: str, said: str, rate: float) -> None:
-    """Words count, and neither case nor punctuation nor the encoding of characters."""
+    """Words count; case, punctuation and the encoding of characters do not."""
     assert word_error_rate(reference, said) == rate

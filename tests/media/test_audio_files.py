@@ -26,7 +26,7 @@ TONE = struct.pack(f"<{RATE}h", *(round(8000 * math.sin(0.2 * index)) for index 
 
 
 def written(pcm: bytes, channels: int = 1, **options: str) -> bytes:
-    """Return what soundfile makes of this audio."""
+    """Return soundfile's encoding of this audio."""
     soundfile = pytest.importorskip("soundfile", reason="the extra `files` installs it")
     file = io.BytesIO()
     with soundfile.SoundFile(file, "w", RATE, channels, **options) as sound:
@@ -63,7 +63,7 @@ def test_plain_wav_needs_nothing(monkeypatch):
     ],
 )
 def test_formats(format, subtype, caplog):
-    """Each is read at its own rate and as loud as it was written; what loses nothing is bit exact."""
+    """Each format is read at its own rate and level; lossless ones are bit exact."""
     pcm, rate = decode(written(TONE, format=format, subtype=subtype))
     assert rate == RATE
     assert not caplog.records
@@ -99,7 +99,7 @@ def test_logarithmic_samples(monkeypatch):
 )
 @pytest.mark.parametrize("missing", [None, "its library"])
 def test_without_soundfile(data, what, missing, monkeypatch, tmp_path):
-    """One line says what the file holds, what reads it, and what else can be done."""
+    """One line names the format, the package that reads it, and the alternatives."""
     if missing is None:
         monkeypatch.setitem(sys.modules, "soundfile", None)
     else:
@@ -129,7 +129,7 @@ def test_files_that_nothing_reads(data, tmp_path):
     ("data", "reason"), [(b"", "empty"), (b"RIFF\4\0\0\0WAVE", "damaged.* ffmpeg -i IN -c:a pcm_s16le OUT.wav")]
 )
 def test_files_that_are_damaged(data, reason, tmp_path):
-    """What is refused without a decoder is an error that names the file, too."""
+    """Damaged files that are refused without a decoder cause an error that names the file, too."""
     (tmp_path / "a.wav").write_bytes(data)
     with pytest.raises(DeviceError, match=rf"^Cannot use the audio file .*a\.wav: it is {reason}"):
         WavSource(tmp_path / "a.wav")
@@ -181,7 +181,7 @@ def riff(*chunks: tuple[bytes, bytes]) -> bytes:
 
 @pytest.fixture(scope="module")
 def streamed_mp3():
-    """MP3 as services stream it: nothing says how long it is, and its bit rate is not that of its first frame."""
+    """Return MP3 as services stream it: it has no length, and its bit rate differs from its first frame's."""
     tone = struct.pack(f"<{5 * RATE}h", *(round(8000 * math.sin(0.2 * index)) for index in range(5 * RATE)))
     data = written(bytes(2 * RATE) + tone, format="MP3", subtype="MPEG_LAYER_III")
     return data.replace(b"Xing", bytes(4)).replace(b"Info", bytes(4))
@@ -201,7 +201,7 @@ def test_mp3_without_its_length(begin, streamed_mp3, caplog):
 
 
 def test_mp3_has_no_clicks(streamed_mp3):
-    """A steady tone is steady where one read of the file ends and the next begins."""
+    """A steady tone is steady where one read of the file ends and the next starts."""
     pcm, _ = decode(streamed_mp3)
     tone = array.array("h", pcm[2 * len(TONE) : 5 * len(TONE)])
     assert max(abs(tone[at - 1] + tone[at + 1] - 2 * math.cos(0.2) * tone[at]) for at in range(1, len(tone) - 1)) < 200
@@ -240,7 +240,7 @@ def test_downloads_that_broke_off_in_the_header(format, subtype, tmp_path):
     ],
 )
 def test_downloads_that_broke_off(format, subtype, tmp_path, caplog):
-    """What there is of the audio is read, and one warning names the file."""
+    """The existing part of the audio is read, and one warning names the file."""
     noise = random.Random(1).randbytes(10 * RATE)
     data = written(noise, format=format, subtype=subtype)
     path = tmp_path / "a.audio"
@@ -272,7 +272,7 @@ def test_files_that_were_joined(format, subtype, tmp_path, caplog):
 
 
 def test_a_header_that_counts_too_little(caplog):
-    """The header of a recording that was killed may lack its end; what other programs append is no audio."""
+    """The header of a recording that was killed may lack its end; data that other programs append is no audio."""
     assert decode(wav_header(RATE, RATE) + TONE)[0] == TONE[:RATE]
     (record,) = caplog.records
     assert f"{RATE} bytes follow the audio" in record.getMessage()

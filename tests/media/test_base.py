@@ -53,7 +53,7 @@ def test_a_frame_that_follows_an_interruption_is_not_lost():
 
 
 def test_a_burst():
-    """A queue that was shrunk holds more than its limit, if all of it has come in that time."""
+    """A queue that was shrunk holds more than its limit, if all of its audio arrived within the time of the burst."""
     queue = AudioQueue(60.0)
     queue.shrink(2.0, burst=10.0)
 

@@ -1,4 +1,4 @@
-"""Audio from a source to the bot: what is sent and when."""
+"""Audio from a source to the bot: its content and its timing."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_an_empty_source_is_all_sent(talk, timer):
 
 
 def test_nothing_is_sent_before_the_bot_is_ready(talk, timer):
-    """Preparing sends nothing; start() begins with the first sample, at once."""
+    """Preparing sends nothing; start() starts with the first sample, at once."""
     session = talk(mic=ToneSource()).prepare()
     timer.advance(1.0)
     assert session.chunks == []
@@ -251,7 +251,7 @@ def test_muting_after_the_end_of_the_source(talk, timer):
 
 
 def test_mute_is_remembered_between_sessions(talk, timer):
-    """enable_mic() without a session determines how the next one begins."""
+    """enable_mic() without a session sets the state at the start of the next one."""
     session = talk(mic=ToneSource())
     session.manager.enable_mic(False)
     session.begin()
@@ -282,7 +282,7 @@ def test_a_users_source_is_sent_bit_exact_from_its_own_thread(talk, timer, until
 
 
 def test_a_users_source_of_buffers(talk, timer, until):
-    """What a source returns may be any buffer of bytes or samples, as long as its bytes are."""
+    """A source may return any buffer of bytes or samples, and its size in bytes counts."""
     data = noise(963)
     source = UserSource(bytearray(data[:640]), memoryview(data[640:]).cast("h"))
     session = talk(mic=source).begin()
@@ -332,7 +332,7 @@ def test_a_source_is_not_read_before_the_bot_is_ready(talk, timer):
 
 
 def test_a_source_gets_its_thread_when_the_microphone_is_on(talk, until):
-    """A muted session has none, from its beginning to its end, where it has one to close the source."""
+    """A muted session has no such thread from its start to its end, when one closes the source."""
     source = UserSource(noise(320))
     session = talk(mic=source, enable_mic=False).begin()
     assert media_threads() == []
@@ -416,7 +416,9 @@ def test_a_slow_source_yields_silence(talk, timer, until):
     ],
 )
 def test_a_failing_source_ends_alone(talk, timer, caplog, failure, message):
-    """An exception of a source, or an invalid return value, is logged and reported; silence follows what was read."""
+    """An exception of a source, or an invalid return value, is logged and reported; silence follows the last
+    samples.
+    """
     source = UserSource(noise(320), failure, noise(320))
     session = talk(mic=source).begin()
     assert session.reported.wait(GUARD)
@@ -462,7 +464,9 @@ def test_a_source_that_cannot_be_closed_is_reported(talk, timer):
 
 
 def test_a_hanging_source_is_given_up(talk, timer):
-    """stop() returns the thread at its limit; what it reads later is ignored and the source can be used again then."""
+    """stop() returns the thread at its limit; later reads of the thread are ignored and the source can be used again
+    then.
+    """
     source = UserSource(noise(320), noise(320))
     source.hang = hang = threading.Event()
     session = talk(mic=source).begin()

@@ -75,7 +75,7 @@ def test_every_sample_has_the_code_of_g711(encode: Function, decode: Function, c
 
 @LAWS
 def test_a_sample_stays_within_its_interval(encode: Function, decode: Function, code: object, zeros: int):
-    """What comes back differs by at most half of the interval of the code, or by what the standard clips."""
+    """A decoded sample differs by at most half of the interval of the code, or by the standard's clipping."""
     codes = encode(pcm_of(*ALL))
     width = dict.fromkeys(CODES, 0)
     for each in codes:
@@ -214,7 +214,9 @@ def test_a_source_in_a_session():
 
 
 def test_a_sink_at_one_rate():
-    """The inner sink gets one rate, whatever comes: converted, then bit exact, and nothing is missing at the end."""
+    """For input at any rate, the inner sink gets one rate: converted, then bit exact, and nothing is missing at the
+    end.
+    """
     inner = BytesSink()
     sink = ResamplingSink(inner, 8_000)
     for begin in range(0, 48_000, 1_920):  # frames of 40 ms, as bots send them
@@ -259,7 +261,7 @@ def test_a_sink_that_fails_at_the_end_is_closed():
 
 
 def test_an_interruption_reaches_the_inner_sink():
-    """What the converter holds back is discarded with the rest: nothing of it is written afterwards."""
+    """The audio that the converter holds back is discarded with the rest: nothing of it is written afterwards."""
     log = Log()
     sink = ResamplingSink(log, 8_000)
     sink.write(pcm_of(*range(10)), 24_000)  # too few for soxr to return one
@@ -269,7 +271,7 @@ def test_an_interruption_reaches_the_inner_sink():
 
 
 def test_a_recorder_stays_a_recorder(tmp_path):
-    """A wrapped WavSink gets what an interruption voids, as it does alone."""
+    """A wrapped WavSink learns which audio an interruption voids, as it does alone."""
     assert ResamplingSink(WavSink(tmp_path / "call.wav"), 8_000).is_recorder
     assert not ResamplingSink(BytesSink(), 8_000).is_recorder
 
@@ -304,7 +306,7 @@ def test_frames_have_one_size():
 
 
 def test_frames_after_an_interruption():
-    """What was not read is gone."""
+    """Unread audio is gone."""
     sink = FrameSink(2, 8_000, delay_frames=0)
     sink.write(b"abcdefgh", 8_000)
     assert sink.read() == b"abcd"
@@ -335,7 +337,7 @@ def test_frames_refuse_what_would_be_wrong():
 
 
 def test_frames_of_a_session():
-    """The bot's voice comes out whole, at the telephone's rate, behind silence and in front of silence."""
+    """The bot's voice is whole, at the telephone's rate, between two stretches of silence."""
     frames = FrameSink(160, 8_000)
     voice = tone(0.4, 16_000)
     with EmbeddedBot(transcripts="Hello") as bot:

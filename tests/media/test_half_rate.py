@@ -30,7 +30,7 @@ def halved(pcm: bytes, frames: int = FRAME) -> bytes:
 
 @pytest.mark.parametrize(("hz", "low", "high"), [(300, -0.1, 0.1), (3400, -0.1, 0.1), (4400, -200, -45)])
 def test_what_a_telephone_carries_passes(hz, low, high):
-    """Speech up to 3.4 kHz is as it was, and what would alias into it is gone."""
+    """Speech up to 3.4 kHz is unchanged, and frequencies that would alias into it are gone."""
     level = rms(halved(sine(hz))[1000:])
     assert low <= 20 * math.log10(max(level, 1e-9) / (10_000 / math.sqrt(2))) <= high
 
@@ -43,7 +43,7 @@ def test_each_frame_gives_half_a_frame():
 
 @pytest.mark.parametrize("frames", [1, 7, 80, 320, 999])
 def test_the_frames_do_not_matter(frames):
-    """What comes out depends on the samples alone, whatever silence is between them."""
+    """The output depends on the samples alone, with any silence between them."""
     said = sine(440, 0.1) + silence(700) + sine(1000, 0.1)
     whole, parts = halved(said, 8000), halved(said, frames)
     assert abs(len(whole) - len(parts)) <= 2

@@ -1,4 +1,4 @@
-"""Kinds of devices: what an application may choose."""
+"""Kinds of devices that an application may choose."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.inside
 
 @pytest.mark.parametrize("wrong", [42, b"bytes", object(), True, Path, io.BytesIO()])
 def test_something_else_is_a_type_error(wrong):
-    """A choice that is neither None, an id nor an object of the right kind is refused at once, with an example."""
+    """A choice other than None, an id or an object of the right kind is refused at once, with an example."""
     with pytest.raises(TypeError, match="WavSource"):
         RTVIClient(mic=wrong)
     with pytest.raises(TypeError, match="WavSink"):
@@ -42,7 +42,7 @@ def test_a_device_is_its_id():
 @pytest.mark.parametrize("name", ["a.wav", "B.FLAC", "./a", "../a", "/a/b", "~/a", "C:\\a", ".\\a", "recordings/a.mp3"])
 @pytest.mark.parametrize("kind", ["mic", "speaker"])
 def test_the_name_of_a_file_is_no_device(kind, name):
-    """A str names a device; the error says what names a file."""
+    """A str names a device; the error explains how to pass a file."""
     with pytest.raises(ValueError, match=rf"{kind}=.* is the name of a file.* Pass {kind}=Path\(.*\) or {kind}=Wav"):
         choice_of(kind, name)
 
@@ -70,7 +70,7 @@ def test_a_pipe_is_a_file():
 
 
 def test_functions():
-    """A function is what the source or the sink calls."""
+    """A function is called by the source or the sink made of it."""
     source = choice_of("mic", lambda frames: b"\1\2" * frames)
     assert type(source) is CallbackSource
     assert (source.read(2), source.sample_rate_hz) == (b"\1\2\1\2", 16_000)
@@ -107,7 +107,7 @@ def test_a_generator_function():
 
 
 def test_an_object_that_can_be_called_is_an_object():
-    """What has the method of a source is one, even if it can be called too."""
+    """An object with the method of a source is one, even if it can be called too."""
 
     class Both(BytesSource):
         def __call__(self):
@@ -140,7 +140,7 @@ def test_a_file_is_opened_when_it_is_needed(tmp_path):
 
 
 def test_a_file_that_is_chosen_again(tmp_path, monkeypatch):
-    """A recording is continued, whatever was chosen meanwhile; a source is read again only if its file has changed."""
+    """A recording is continued, after any other choices; a source is read again only if its file has changed."""
     one, two, files = tmp_path / "1.wav", tmp_path / "2.wav", AudioFiles()
     first, second = files.open(one, "speaker"), files.open(two, "speaker")
     assert (files.open(one, "speaker"), files.open(two, "speaker")) == (first, second)

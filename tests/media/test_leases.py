@@ -111,7 +111,7 @@ def leased(sink: Sink, reported: list[BaseException]) -> Lease:
 
 
 def is_free(sink: Sink) -> bool:
-    """Tell whether another session could use the sink."""
+    """Return whether another session could use the sink."""
     try:
         Lease(sink, "speaker").release()
     except DeviceError:

@@ -116,7 +116,7 @@ def test_levels(pcm, level, dbfs):
 
 
 def test_noise_is_not_audible() -> None:
-    """What is below the noise of a converter is silence, even if nothing else is louder."""
+    """Sound below the noise of a converter is silence, even if nothing else is louder."""
     assert audible([0.0, FLOOR - 1, FLOOR]) == [False, False, True]
 
 

@@ -116,7 +116,7 @@ def test_many_sessions_one_after_the_other(talk, timer):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform has no fork")
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 def test_a_forked_child_starts_afresh(talk, timer):
-    """In the child of a fork neither the parent's session nor a lock that it held blocks a new session."""
+    """In the child of a fork, the parent's session and the locks that it held do not block a new session."""
     source = ToneSource()
     session = talk(mic=source).begin()
     with holding(part_probes.lock_of(session.manager)):
@@ -140,14 +140,14 @@ def test_a_forked_child_starts_afresh(talk, timer):
 
 
 def test_importing_media_is_light():
-    """The package loads neither numpy nor an audio library nor asyncio."""
+    """The package does not load numpy, an audio library or asyncio."""
     heavy = {"numpy", "pyaudio", "cv2", "audioop", "asyncio", "wave"}
     code = f"import sys, rtvi_sync.media.media; print({heavy} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.strip() == b"set()"
 
 
 def test_a_manager_without_a_client(until, workers, monkeypatch):
-    """A transport that is tested by itself has one without a runtime; its sinks get their audio all the same."""
+    """A transport that is tested by itself has one without a runtime; its sinks still get their audio."""
     monkeypatch.setattr("rtvi_sync.media.media.WorkerPool", lambda: workers)  # ended below
     heard: list[bytes] = []
     manager = Media(mic=False, speaker=CallbackSink(lambda pcm, _: heard.append(pcm)))
@@ -161,7 +161,9 @@ def test_a_manager_without_a_client(until, workers, monkeypatch):
 
 
 def test_continuous_audio(talk):
-    """Silence without end is no audio of the bot, and what was on its way after an interruption is dropped."""
+    """Endless silence does not count as audio of the bot, and audio still in flight after an interruption is
+    dropped.
+    """
     sink = BytesSink()
     session = talk(speaker=sink)
     session.manager.expect(SimpleNamespace(timer=session.timer, workers=session.workers))
@@ -235,7 +237,7 @@ def test_nothing_is_sent_after_pause(talk, timer):
 
 
 def test_nothing_is_sent_after_pause_from_other_sources(talk, timer):
-    """Nor from a question that is being said, nor from a source that comes after it."""
+    """After pause(), questions that are being said, and sources that are set later, send nothing."""
     session = talk(mic=ToneSource()).begin()
     session.manager.mic.insert(ToneSource(), AT_ONCE)
     timer.advance(0.1)
@@ -250,7 +252,7 @@ def test_nothing_is_sent_after_pause_from_other_sources(talk, timer):
 
 
 def test_pause_before_prepare(talk):
-    """A session may end before it has come to its devices."""
+    """A session may end before it has reached its devices."""
     session = talk(mic=ToneSource())
     session.manager.pause()
     session.begin()
@@ -274,7 +276,7 @@ def test_stop_without_start(talk):
 
 
 def test_preparing_twice_keeps_the_devices(talk, timer):
-    """A second prepare() before stop(), after init_devices() for example, opens only what is not open."""
+    """A second prepare() before stop(), after init_devices() for example, opens only devices that are not open."""
     session = talk(mic=ToneSource(), speaker=BytesSink()).prepare()
     tracks = session.manager.tracks()
     session.prepare()
@@ -385,7 +387,7 @@ def test_what_to_do_about_losses(talk, monkeypatch, caplog, choice, advice):
 
 @pytest.mark.parametrize("finish", [SourceRun.end, SourceRun.all_sent])
 def test_who_waits_for_the_end_of_a_run_is_called_once(finish):
-    """What waits for the end of a run is called once, however often and whenever it ends."""
+    """A callback that waits for the end of a run is called once, at whichever time and however often it ends."""
     run, calls = SourceRun(), []
     run.when_over(lambda: calls.append("before"))
     assert not calls
@@ -485,7 +487,7 @@ class TestInserted:
         session.manager.mic.remove(session.manager.mic.insert(source, AT_ONCE))
 
     def test_the_session_ends_meanwhile(self, talk, timer, monkeypatch):
-        """A source that comes too late for the end is refused and released, on whatever thread."""
+        """A source that is set after the end is refused and released, on any thread."""
         source = CallbackSource(lambda frames: bytes(2 * frames))
         session = talk(mic=None, enable_mic=False).begin()
         sent = session.manager.sent()

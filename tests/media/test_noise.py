@@ -74,7 +74,7 @@ def test_the_noise_has_its_level(snr_db: float, rate: int) -> None:
 
 
 def test_silence_stays_silent() -> None:
-    """There is noise where there is audio, so that a bot hears the end of what is said."""
+    """There is noise only where there is audio, so that a bot hears the end of speech."""
     clean = silence(0.5) + tone(0.5) + silence(0.5)
 
     noisy = all_of(NoisySource(BytesSource(clean, RATE), snr_db=0))
@@ -141,7 +141,7 @@ def test_all_can_be_lost() -> None:
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("jitter", [0.02, 0.06, 0.2])
 def test_packets_are_late(jitter: float, seed: int) -> None:
-    """Late packets come in order, and pauses make up for them: none is missing, and the length stays."""
+    """Late packets are played in order, and pauses make up for them: none is missing, and the length stays."""
     numbers, pause = [], [0] * 10
     for begin in range(1, 500, 50):
         numbers += [*range(begin, begin + 50), *pause]
@@ -183,7 +183,7 @@ def test_the_length_stays(rate: int, jitter: float) -> None:
     late = all_of(NoisySource(BytesSource(pcm, rate), jitter=jitter, seed=4))
     assert len(late) == len(pcm)
     edges = sum(one != other for one, other in zip(samples_of(late), samples_of(late)[1:], strict=False))
-    assert edges <= 2 * 50 * 3 // 4  # only where a delay begins, and where it ends
+    assert edges <= 2 * 50 * 3 // 4  # only where a delay starts, and where it ends
 
 
 def test_the_end_may_be_a_part_of_a_packet() -> None:
@@ -230,7 +230,7 @@ def test_a_question_over_a_bad_line(tmp_path) -> None:
                 assert question.wait(GUARD)
             heard = bot.wait_for_session().audio
         assert turn.user_text == "Hello"
-        # A thread reads the line, and silence is sent until it has begun.
+        # A thread reads the line, and silence is sent until its first read.
         assert heard.lstrip(b"\0").startswith(all_of(line).strip(b"\0"))
         line.close()
 
@@ -246,20 +246,20 @@ def test_a_line_of_another_rate(rate: int) -> None:
 
 
 def test_a_caller_on_a_bad_line() -> None:
-    """What is pushed as the microphone is heard with noise, and `wait()` knows when all of it was sent."""
+    """Audio pushed as the microphone is heard with noise, and `wait()` knows when all of it was sent."""
     caller = PushSource(RATE)
     with EmbeddedBot() as bot:
         with connect(bot.ws_url, mic=NoisySource(caller, snr_db=0), speaker=False):
             caller.push(numbered([1] * 25))
             assert caller.wait(GUARD)
             session = bot.wait_for_session()
-        session.wait_ended(GUARD)  # all that was sent has come by then
+        session.wait_ended(GUARD)  # all sent audio has arrived by then
     heard = samples_of(session.audio)
     assert len({sample for sample in heard if sample}) > 100
 
 
 def test_a_source_has_one_session() -> None:
-    """A line is as much in use as what it reads."""
+    """A line counts as used while its source is in use."""
     source = SilenceSource()
     with (
         EmbeddedBot() as bot,

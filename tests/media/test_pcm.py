@@ -96,7 +96,7 @@ def test_no_size_means_up_to_the_end(riff_size):
 
 
 def test_no_samples():
-    """In a file that is complete what follows an empty chunk of audio is not audio."""
+    """In a complete file, data after an empty chunk of audio is not audio."""
     chunks = wav(1, 2, 16000, b"")[12:] + b"LIST" + struct.pack("<I", 4) + b"abcd"
     assert pcm.parse_wav(b"RIFF" + struct.pack("<I", 4 + len(chunks)) + b"WAVE" + chunks)[0] == b""
 

@@ -92,7 +92,9 @@ def test_stereo_is_mixed_and_half_samples_are_cut(talk):
 
 @pytest.mark.parametrize("view", [bytearray, lambda buffer: memoryview(buffer).cast("h")])
 def test_a_buffer_that_is_used_again(talk, view):
-    """What a transport writes into its buffer afterwards is not heard; a view of samples is as long as its bytes."""
+    """Data that a transport writes into its buffer afterwards is not heard; a view of samples is as long as its
+    bytes.
+    """
     sink = BytesSink()
     session = talk(speaker=sink).prepare()
     for number in (1, 2, 3):
@@ -145,7 +147,9 @@ def test_a_users_sink_is_called_by_workers(talk, until):
 
 
 def test_sinks_that_block_hold_up_themselves_only(talk, until):
-    """While the sinks of five sessions hang, that of a sixth gets all audio, and the five get theirs afterwards."""
+    """While the sinks of five sessions hang, the sixth session's sink gets all audio, and the five get theirs
+    afterwards.
+    """
     hang = threading.Event()
     sinks = [UserSink() for _ in range(6)]
     sessions = [talk(speaker=sink).prepare() for sink in sinks]
@@ -273,7 +277,7 @@ def test_small_frames_do_not_fill_the_memory(talk):
 
 
 def test_each_run_of_losses_is_told_once(talk, until):
-    """The event is published when losses begin, with the sink and the seconds lost so far, and again for the losses
+    """The event is published when losses start, with the sink and the seconds lost so far, and again for the losses
     after the sink has caught up."""
     sink = UserSink()
     session = talk(speaker=sink, max_queued_audio_bytes=2 * (960 + 256)).prepare()
@@ -493,7 +497,7 @@ def test_a_failing_sink_ends_alone(talk, failure, caplog):
 
 @pytest.mark.parametrize("sink", [UserSink(), BytesSink(max_bytes=960)], ids=lambda sink: type(sink).__name__)
 def test_what_a_failed_sink_does_not_get_is_counted(talk, sink):
-    """What it fails with is lost, what waits for it then, and all that the bot says afterwards."""
+    """The lost audio includes the frame that failed, the frames that waited, and all later speech of the bot."""
     session = talk(speaker=sink).prepare()
     if isinstance(sink, UserSink):
         sink.failure = OSError("the disk is full")
@@ -515,7 +519,7 @@ def test_what_a_failed_sink_does_not_get_is_counted(talk, sink):
 
 
 def test_the_counters_while_a_session_ends(talk, monkeypatch):
-    """The counters in a handler of `audio_dropped` are those of the session that ends, and stay afterwards."""
+    """The counters in a handler of `audio_dropped` belong to the session that ends, and stay afterwards."""
     counted: list[float] = []
     sink = UserSink(hangs=True)
     session = talk(speaker=sink).prepare()

@@ -39,7 +39,7 @@ def test_what_is_pushed_is_sent_bit_exact_in_real_time(talk, timer):
 
 
 def test_a_live_voice_has_no_gap(talk, timer):
-    """Pushes that are up to 15 ms late, in frames of 20 ms, or that come in frames of 30 ms, leave no gap."""
+    """Pushes that are up to 15 ms late, in frames of 20 ms, or arrive in frames of 30 ms, leave no gap."""
     for size, pause in ((CHUNK, 0.02), (CHUNK * 3 // 2, 0.03)):
         source, jitter, pushed = PushSource(16000), random.Random(1), b""
         session = talk(mic=source).begin()
@@ -57,7 +57,9 @@ def test_a_live_voice_has_no_gap(talk, timer):
 
 @pytest.mark.parametrize("view", [bytearray, lambda pcm: memoryview(array.array("h", pcm))])
 def test_a_buffer_that_is_used_again(talk, timer, view):
-    """What the application writes into its buffer afterwards is not sent; a view of samples is as long as its bytes."""
+    """Data that the application writes into its buffer afterwards is not sent; a view of samples is as long as its
+    bytes.
+    """
     source, data = PushSource(8000), noise(160)
     session = talk(mic=source).begin()
     buffer = view(data)
@@ -68,7 +70,7 @@ def test_a_buffer_that_is_used_again(talk, timer, view):
 
 
 def test_what_is_pushed_before_the_bot_is_ready(talk, timer):
-    """What is pushed before the bot is ready waits, as it does while the microphone is muted."""
+    """Audio pushed before the bot is ready waits, as it does while the microphone is muted."""
     source, data = PushSource(16000), noise(320)
     source.push(data)
     session = talk(mic=source, enable_mic=False).begin()
@@ -102,7 +104,7 @@ def test_too_much_loses_the_oldest(talk, timer, caplog):
 
 
 def test_a_long_push_is_kept_and_then_the_oldest(talk, timer):
-    """What is pushed at once is kept, whatever its length; what comes then is sent, and the oldest of it is lost."""
+    """A push of any length is kept; while later ones are sent, the oldest of their audio is lost."""
     source, long, live = PushSource(16000, max_seconds=1.0), noise(32000), noise(320)
     session = talk(mic=source).begin()
     source.push(long)
@@ -117,7 +119,7 @@ def test_a_long_push_is_kept_and_then_the_oldest(talk, timer):
 
 @pytest.mark.parametrize("rate_sent", [16000, 8000])
 def test_a_voice_that_is_in_time_again(talk, timer, until, caplog, rate_sent):
-    """What waits is dropped and counted, without a warning; what is pushed next is sent at once."""
+    """The waiting audio is dropped and counted, without a warning; the next push is sent at once."""
     source = PushSource(16000)
     session = talk(mic=ResamplingSource(source, rate_sent)).begin()
     source.push(noise(32000))
@@ -138,7 +140,7 @@ def test_a_voice_that_is_in_time_again(talk, timer, until, caplog, rate_sent):
 
 
 def test_clearing_beside_a_thread_that_pushes(talk, timer):
-    """What is dropped on two threads at once is counted once: nothing waits in the end."""
+    """Audio that two threads drop at once is counted once: nothing waits in the end."""
     source = PushSource(16000, max_seconds=0.1)
     talk(mic=source).begin()
 
@@ -272,7 +274,9 @@ def test_wait_beside_a_thread_that_pushes(talk, timer, until):
 
 
 def test_the_rest_of_a_session_is_not_sent_in_the_next(talk, timer):
-    """What a session has not sent when it ends is discarded, also the rest of a push that was begun."""
+    """Audio that a session has not sent when it ends is discarded, including the rest of a push that was partly
+    sent.
+    """
     source = PushSource(16000)
     session = talk(mic=source).begin()
     source.push(noise(1000))
@@ -289,8 +293,8 @@ def test_the_rest_of_a_session_is_not_sent_in_the_next(talk, timer):
 
 @pytest.mark.parametrize("rate", [16000, 8000])
 def test_an_attempt_that_fails_discards_nothing(talk, timer, rate):
-    """What was pushed before is sent in the next session, whichever rate that has; a `wait()` returns False, though
-    the session before has sent everything.
+    """Audio pushed before is sent in the next session, at any rate of it; a `wait()` returns False, though the session
+    before has sent everything.
     """
     source, data = PushSource(16000), noise(640)
     talk(mic=source).begin().manager.stop(GUARD)
@@ -310,7 +314,7 @@ def test_an_attempt_that_fails_discards_nothing(talk, timer, rate):
 
 
 def test_an_attempt_that_fails_after_a_loss(talk, timer):
-    """What the lost session has discarded was not sent, though nothing waits any more."""
+    """Audio that the lost session discarded counts as not sent, though nothing waits any more."""
     source = PushSource(16000)
     session = talk(mic=source).begin()
     source.push(noise(16000))
@@ -342,7 +346,7 @@ def test_many_threads_and_the_session_at_once(talk, timer):
 @pytest.mark.parametrize("soxr", [True, False])
 @pytest.mark.parametrize(("rate", "rate_sent"), [(8000, 16000), (16000, 8000), (24000, 8000), (44100, 16000)])
 def test_a_live_voice_at_another_rate_has_no_gap(talk, timer, monkeypatch, rate, rate_sent, soxr):
-    """Pushes that are up to 15 ms late leave no gap, nothing is missing, and the delay is that of the resampler."""
+    """Pushes that are up to 15 ms late leave no gap, nothing is missing, and the only delay is the resampler's."""
     if soxr:
         pytest.importorskip("soxr")
     else:
@@ -370,7 +374,7 @@ def test_a_live_voice_at_another_rate_has_no_gap(talk, timer, monkeypatch, rate,
 
 
 def test_a_wrapped_source_is_used_by_the_session(talk, timer):
-    """A push may wait for room, and what is dropped is counted, as without the wrapper."""
+    """A push may wait for room, and dropped audio is counted, as without the wrapper."""
     source = PushSource(16000, max_seconds=0.1)
     session = talk(mic=ResamplingSource(source, 8000)).begin()
     source.push(bytes(5 * CHUNK))
@@ -384,7 +388,7 @@ def test_a_wrapped_source_is_used_by_the_session(talk, timer):
     assert session.manager.counters.mic_dropped > 0
     with running(source.wait) as waiting:
         assert waiting.goes_on(0.05)
-        timer.advance(0.4)  # what waits, and the lag in front of it and behind it
+        timer.advance(0.4)  # the waiting audio, and the lag in front of it and behind it
         assert waiting.get() is True
 
 
@@ -409,7 +413,7 @@ def test_wait_for_what_the_converter_holds(talk, timer, rate, rate_sent, frames)
 
 
 def test_a_read_of_the_application():
-    """read() returns what is pushed, and silence if nothing is while it would last."""
+    """read() returns the pushed audio, and silence for the time in which nothing is pushed."""
     source = PushSource(16000)
     source.push(noise(320))
     assert source.read(320) == noise(320)

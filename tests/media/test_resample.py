@@ -26,7 +26,7 @@ def sweep(rate: int, seconds: float = 1.0) -> Samples:
 
 
 def converted(resampler: Resampler, samples: Samples, period: int) -> Samples:
-    """Return all that comes out when the samples go in by periods."""
+    """Return the whole output for samples that are fed by periods."""
     pieces = [resampler.convert(samples[n : n + period].tobytes()) for n in range(0, len(samples), period)]
     return np.frombuffer(b"".join(pieces), "<i2")
 
@@ -43,7 +43,7 @@ def test_it_is_the_same_sound(from_hz: int, to_hz: int) -> None:
 
 
 def test_a_new_beginning() -> None:
-    """What came in before it is forgotten, and what follows is as if it were the first."""
+    """Earlier input is forgotten, and the next input is treated as the first."""
     pytest.importorskip("soxr")
     resampler = Resampler(48000, 16000)
 
@@ -84,7 +84,7 @@ def test_a_recording_without_audio():
 
 @pytest.mark.parametrize("speed", [0.99, 0.9995, 1.0005, 1.01])
 def test_another_speed(speed: float) -> None:
-    """A tone of 6 kHz is that tone at a speed that differs a little: 55 dB above what is wrong."""
+    """A tone of 6 kHz at a slightly different speed stays that tone: 55 dB above the error."""
     samples = (10000 * np.sin(2 * np.pi * 6000 * np.arange(24000) / 24000)).astype("<i2")
     changer = SpeedChanger()
     pieces = [changer.convert(samples[n : n + 480].tobytes(), speed) for n in range(0, len(samples), 480)]
@@ -103,7 +103,7 @@ def test_no_other_speed() -> None:
 
 
 def test_loud_samples_are_not_turned_over() -> None:
-    """What the filter makes louder than a sample can be is as loud as can be."""
+    """Samples that the filter makes too loud are clipped to the maximum."""
     loud = np.repeat(np.array([32767, -32768] * 20, "<i2"), 80)
     out = np.frombuffer(SpeedChanger().convert(loud.tobytes(), 1.01), "<i2")
     place = np.arange(len(out)) * 1.01 % 160

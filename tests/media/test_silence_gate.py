@@ -1,4 +1,4 @@
-"""The pauses of a voice that comes without end."""
+"""The pauses of a voice that is sent without end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_pause_of_a_moment_stays():
 
 
 def test_old_speech_after_an_interruption():
-    """What was on its way is dropped, up to 0.2 s or the next silence."""
+    """Audio in flight is dropped, up to 0.2 s or the next silence."""
     gate = SilenceGate()
     passed(gate, SPEECH)
     gate.interrupted()
@@ -51,7 +51,7 @@ def test_an_interruption_of_a_silent_bot():
 
 
 def test_a_bot_that_sends_nothing_after_an_interruption():
-    """What it says later is heard from its first word on: nothing is on its way for so long."""
+    """Later speech is heard from its first word on: no audio is in flight for so long."""
     now = [100.0]
     gate = SilenceGate(clock=lambda: now[0])
     passed(gate, SPEECH)

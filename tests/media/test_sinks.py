@@ -1,4 +1,4 @@
-"""Sinks without a session: what they keep, and their files."""
+"""Sinks without a session: the audio they keep, and their files."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_a_wav_sink_whose_file_was_moved_away(tmp_path):
 
 
 def test_a_wav_sink_whose_directory_is_away_for_a_while(tmp_path):
-    """The error says so, and what was recorded is appended to when it is back."""
+    """The error names the directory, and the recording is continued when it is back."""
     folder = tmp_path / "recordings"
     folder.mkdir()
     sink = WavSink(folder / "call.wav")
@@ -165,7 +165,7 @@ def test_a_wav_sink_whose_directory_is_away_for_a_while(tmp_path):
 
 
 def test_a_wav_sink_behind_a_link_whose_volume_is_away_for_a_while(tmp_path):
-    """The directory of the link gets no file; the one that comes back is appended to."""
+    """The directory of the link gets no file; the recording on the volume is continued when it is back."""
     folder, path = tmp_path / "volume", tmp_path / "call.wav"
     folder.mkdir()
     path.symlink_to(folder / "call.wav")
@@ -205,7 +205,7 @@ def test_a_wav_sink_whose_directory_is_another_one_for_a_while(tmp_path):
 
 
 def test_a_wav_sink_whose_file_was_replaced(tmp_path):
-    """What is not known to be its recording is not touched; a copy of that is appended to."""
+    """A file that may not be its recording is not touched; a copy of the recording is continued."""
     path, other = tmp_path / "call.wav", tmp_path / "other.wav"
     sink = WavSink(path)
     sink.write(b"abcd", 24000)
@@ -338,7 +338,7 @@ def test_wav_sink_where_even_root_may_not_write():
 
 
 def test_wav_sink_changes_nothing_before_it_hears_something(tmp_path):
-    """The constructor neither creates nor changes a file."""
+    """The constructor does not create or change a file."""
     (tmp_path / "old.wav").write_bytes(b"older")
     before = (tmp_path / "old.wav").stat()
     WavSink(tmp_path / "old.wav")
@@ -474,7 +474,7 @@ def test_a_header_that_cannot_be_written(tmp_path):
 
 
 def test_a_session_whose_disk_fills_up(tmp_path, caplog):
-    """One `device_error` and one error in the log name the file, which holds what there was room for."""
+    """One `device_error` and one error in the log name the file, which holds as much as there was room for."""
     transport, errors = MemoryTransport(audio=True), list[Any]()
     path = tmp_path / "a.wav"
     client = RTVIClient(transport=transport, mic=False, speaker=path, connect_timeout=GUARD)
@@ -501,11 +501,11 @@ def test_names_of_other_formats(name, tmp_path):
 
 
 def test_resampling_takes_little_memory(tmp_path):
-    """A WavSink that gets audio of a low rate after a high one does not hold all of what that becomes."""
+    """A WavSink that gets audio of a low rate after a high one does not hold all of the converted audio."""
     pytest.importorskip("soxr")  # the other way is slow while memory is traced
     sink = WavSink(tmp_path / "a.wav")
     sink.write(b"ab", 384_000)
-    sink.write(bytes(2 * 20), 1000)  # what is imported and made at first does not count
+    sink.write(bytes(2 * 20), 1000)  # imports and objects made at first do not count
     tracemalloc.start()
     try:
         sink.write(bytes(2 * 20_000), 1000)

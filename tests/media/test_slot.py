@@ -1,4 +1,4 @@
-"""Slots: what cannot be used, replacing what records and plays, and what its predecessor leaves."""
+"""Slots: devices that cannot be used, replacements, and the leftovers of predecessors."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_replacing_by_itself_changes_nothing(talk, timer):
 
 
 def test_a_source_that_has_ended_is_chosen_again(talk, timer, until, tmp_path):
-    """A source that has ended and is chosen again is sent from its beginning: an object, a file, one with a thread."""
+    """A source that has ended and is chosen again is sent from its start: an object, a file, one with a thread."""
     tone = ToneSource(440, 0.02).read(320)
     (tmp_path / "q.wav").write_bytes(wav_header(16000, len(tone)) + tone)
     for source in (BytesSource(tone, 16000), tmp_path / "q.wav", Once(tone)):
@@ -103,7 +103,7 @@ def test_a_source_that_has_ended_is_chosen_again(talk, timer, until, tmp_path):
         for _ in range(2):
             session.chunks.clear()
             session.manager.select("mic", source)
-            for _ in range(2):  # what ended is silent, and what goes on is not chosen again
+            for _ in range(2):  # an ended source is silent, and a running one is not chosen again
                 until(lambda: session.source_is_read)  # noqa: B023
                 timer.advance(0.1)
             assert session.sent.strip(b"\0") == tone.strip(b"\0")
@@ -111,7 +111,7 @@ def test_a_source_that_has_ended_is_chosen_again(talk, timer, until, tmp_path):
 
 
 class Once(CallbackSource):
-    """A source that is read to its end, and begins again after `close()`."""
+    """A source that is read to its end, and starts again after `close()`."""
 
     def __init__(self, pcm: bytes) -> None:
         self._pcm = [pcm]
@@ -166,7 +166,7 @@ def test_a_replacement_that_fails_leaves_the_old_one(talk, timer):
     assert session.sent == ToneSource().read(5 * 320)
     assert sink.pcm == b"ab"
     session.manager.stop(GUARD)
-    session.begin()  # what could not be opened is not kept for later sessions either
+    session.begin()  # a source that could not be opened is not kept for later sessions either
 
 
 def test_a_sink_is_replaced_while_it_runs(talk):
@@ -219,7 +219,7 @@ def test_a_replaced_source_that_ends_late_is_not_reported(talk, timer, monkeypat
 
 
 def test_what_was_not_played_is_logged(talk, caplog):
-    """Audio that a slow sink has lost is logged when the losses begin, and all of it at the end."""
+    """Audio that a slow sink has lost is logged when the losses start, and all of it at the end."""
     entered, hang = threading.Event(), threading.Event()
 
     def play(pcm: bytes, rate: int) -> None:

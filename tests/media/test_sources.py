@@ -1,4 +1,4 @@
-"""Sources without a session: what they hold and what they refuse."""
+"""Sources without a session: their content and their refusals."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_wav_source_of_something_else(tmp_path):
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="only systems of Unix have named pipes")
 def test_wav_source_of_a_named_pipe(tmp_path):
-    """A named pipe is refused at once, with or without a writer, and the error says what to pass."""
+    """A named pipe is refused at once, with or without a writer, and the error names an alternative."""
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(DeviceError, match=r"pipe: it is a named pipe\. .*CallbackSource\(lambda frames: pipe\.read"):
         WavSource(tmp_path / "pipe")
@@ -80,7 +80,7 @@ def test_wav_source_of_a_named_pipe(tmp_path):
 
 @pytest.mark.skipif(not os.path.exists("/dev/fd"), reason="the system has no paths of open files")
 def test_wav_source_of_a_pipe_without_a_name(tmp_path):
-    """What a shell passes for <(command) is read to its end."""
+    """A shell's argument for <(command) is read to its end."""
     write_wav(tmp_path / "a.wav", bytes(200))
     reader, writer = os.pipe()
     os.write(writer, (tmp_path / "a.wav").read_bytes())
@@ -177,7 +177,7 @@ def test_callback_source_calls_its_function():
 
 
 def test_wait_without_a_session_returns_at_once():
-    """wait() never waits for a session to begin."""
+    """wait() never waits for a session to start."""
     assert BytesSource(b"", 16000).wait() is False
 
 
@@ -202,7 +202,7 @@ def test_wait_returns_false_when_the_session_ends_first(talk, source):
 
 
 def test_wait_belongs_to_the_session_it_began_in(talk, timer):
-    """Each session sends the source from its beginning, and wait() returns the result of the current one."""
+    """Each session sends the source from its start, and wait() returns the result of the current one."""
     source = ToneSource(440, 0.1)
     session = talk(mic=source).begin()
     timer.advance(0.2)

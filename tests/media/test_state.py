@@ -23,7 +23,7 @@ def test_nothing_was_tried_at_first() -> None:
 
 
 def test_states_compare_by_value_and_do_not_change() -> None:
-    """An event's data is what was, also when it is read later."""
+    """An event's data stays unchanged, also when it is read later."""
     state = MediaState(mic=DeviceStatus(state="granted"))
     assert state == MediaState(mic=DeviceStatus(state="granted"))
     assert state != MediaState()

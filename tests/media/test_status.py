@@ -1,4 +1,4 @@
-"""The status of devices: what is missing is reported once, and is no failure of the session."""
+"""The status of devices: a missing device is reported once, and is no failure of the session."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_missing_microphone_matters_once_it_is_enabled(talk):
 
 
 def test_what_stays_missing_is_logged_once(talk, caplog):
-    """What stays missing is logged once, unless it was there meanwhile or something else is missing."""
+    """A device that stays missing is logged once, unless it was back in between or something else is missing."""
     session = talk(mic=None)
 
     def logged() -> int:

@@ -59,7 +59,7 @@ def test_a_file_is_never_overwritten(tmp_path):
 
 
 def test_the_file_is_valid_after_each_write(tmp_path):
-    """Sizes and audio are those of what was written, and audio that may still come is not missing later."""
+    """Sizes and audio match the written data, and audio that may still arrive is not missing later."""
     path = tmp_path / "a.wav"
     file = StereoFile(path, RATE)
     assert channels_of(path) == ([], [])
@@ -82,7 +82,7 @@ def test_jitter_makes_no_gap_and_a_pause_does():
 
 
 def test_what_a_bot_sends_ahead_waits():
-    """Audio that comes early is heard after what is there; up to a minute of it is kept."""
+    """Early audio is heard after the audio before it; up to a minute of it is kept."""
     bot = StereoChannel(RATE, is_user=False)
     places = [bot.place(0.001 * index, level(1, RATE), RATE) for index in range(70)]
     assert places[:60] == [(RATE * index, RATE) for index in range(60)]
@@ -90,7 +90,7 @@ def test_what_a_bot_sends_ahead_waits():
 
 
 def test_an_interruption_voids_what_was_not_heard():
-    """The samples are counted, and what comes next has its place."""
+    """The samples are counted, and the next audio has its place."""
     bot = StereoChannel(RATE, is_user=False)
     bot.place(0.0, level(1, 2 * RATE), RATE)
     assert bot.cut(0.5) == RATE + RATE // 2
@@ -155,7 +155,7 @@ def test_silence_takes_no_memory():
 
 
 def test_a_limit_ends_the_file_in_time(tmp_path):
-    """What is written is valid, and the caller learns that there was no room."""
+    """The written part is valid, and the caller learns that there was no room."""
     path = tmp_path / "a.wav"
     file = StereoFile(path, RATE)
     file.bot.place(0.0, level(3, RATE), RATE)

@@ -76,7 +76,7 @@ def test_a_low_rate_does_not_fill_the_memory() -> None:
 
 
 def test_several_rates() -> None:
-    """The first frame's rate is that of all."""
+    """The first frame's rate applies to all."""
     audio = turn_audio_of([frame(bytes(160)), frame(bytes(320), 16_000)])
     assert audio.sample_rate_hz == 8000
     assert len(audio.pcm) == pytest.approx(320, abs=8)
@@ -96,7 +96,7 @@ def test_frames_of_another_rate_meet_without_a_click() -> None:
     samples = np.frombuffer(turn_audio_of([first, *frames, first, *frames]).pcm, "<i2").astype(float)
     assert len(samples) == pytest.approx(2 * 24_480, abs=2)
     for begin in (480, 24_960):
-        out = samples[begin : begin + 24_000][240:-240]  # a tone that begins and ends is no pure tone
+        out = samples[begin : begin + 24_000][240:-240]  # a tone is not pure at its start and its end
         basis = np.stack([sines(24_000, 1.0), np.roll(sines(24_000, 1.0), 1)], axis=1)[240:-240]
         fitted = basis @ np.linalg.lstsq(basis, out, rcond=None)[0]
         assert 10 * np.log10(np.sum(fitted**2) / np.sum((out - fitted) ** 2)) > 60
@@ -129,7 +129,7 @@ def test_a_name_of_another_format(tmp_path: Path) -> None:
 
 
 def test_a_full_disk(tmp_path: Path) -> None:
-    """The error names the file, which holds what there was room for; without room for a header there is none."""
+    """The error names the file, which holds as much as there was room for; without room for a header there is none."""
     audio, path = TurnAudio(pcm=b"abcdefgh", sample_rate_hz=24_000), tmp_path / "turn.wav"
     with full_disk(44 + 5), pytest.raises(OSError, match=rf"'{path}'"):
         audio.save(path)
@@ -186,7 +186,7 @@ class TestPlay:
         assert machine.opened == []
 
     def test_a_long_one(self, machine: Loudspeaker, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Of what `max_turn_audio` allows nothing is dropped."""
+        """Audio up to `max_turn_audio` is never dropped."""
         monkeypatch.setattr(FakeOutput, "_pace", lambda *_: None)  # it plays faster than in real time
         pcm = tone(130.0)
         TurnAudio(pcm=pcm, sample_rate_hz=24_000).play()

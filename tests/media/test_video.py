@@ -29,7 +29,7 @@ def image_of(source: FileVideoSource | ScreenSource) -> VideoFrame:
 
 
 def has_published(shoot: Shoot, count: int) -> bool:
-    """Tell whether `count` images were published."""
+    """Return whether `count` images were published."""
     return len(shoot.published) >= count
 
 

@@ -1,4 +1,4 @@
-"""What the tests of the network share."""
+"""Fixtures of the tests of the network."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def post(attempt, poster):  # noqa: F811 - the fixture above
 
 @pytest.fixture(params=["our own client", "the caller's client", "the caller's client of httpx2"])
 def any_post(request, post):
-    """Return `post` by our own client and by those of the caller's: the rules are the same."""
+    """Return `post` by the package's own client and by the caller's clients: the rules are the same."""
     if request.param == "our own client":
         yield post
         return

@@ -1,4 +1,4 @@
-"""A server that sends back what it gets, for tests of connections."""
+"""A server that returns the lines it receives, for tests of connections."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from rtvi_sync.net.urls import parse_url
 
 
 def echo(peer):
-    """Send back what comes, one line at a time."""
+    """Send the received lines back, one at a time."""
     while True:
         peer.send(peer.read_until(b"\n"))
 
 
 def ask(opened) -> bytes:
-    """Return what an echo server answers over a connection that was just opened; then close it."""
+    """Return an echo server's answer over a connection that was just opened; then close it."""
     sock, detach = opened
     with sock:
         sock.sendall(b"hello\n")

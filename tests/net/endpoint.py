@@ -1,4 +1,4 @@
-"""HTTP servers for the tests of requests: what they answer, and how slowly."""
+"""HTTP servers for the tests of requests: their answers and their delays."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def silent(peer, *_):
 
 
 def silent_body(peer, *_):
-    """Send the head of an answer whose body never comes."""
+    """Send the head of an answer without ever sending its body."""
     peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")
     peer.server.reached.set()
     peer.hold()
@@ -59,13 +59,13 @@ def drip(peer, *_):
 
 
 def dripping_head(peer, *_):
-    """Send a header that comes byte by byte and never ends."""
+    """Send a header byte by byte, without an end."""
     peer.send(b"HTTP/1.1 200 OK\r\nX: ")
     drip(peer)
 
 
 def dripping_body(peer, *_):
-    """Send a body that comes byte by byte and never ends."""
+    """Send a body byte by byte, without an end."""
     peer.send(b"HTTP/1.1 200 OK\r\n\r\n")
     drip(peer)
 
@@ -86,12 +86,12 @@ def broken_refusal(peer, *_):
 
 
 def dripping_refusal(peer, *_):
-    """Send a refusal whose body comes byte by byte and never ends."""
+    """Send a refusal whose body arrives byte by byte and never ends."""
     peer.send(b"HTTP/1.1 401 No\r\n\r\n")
     drip(peer)
 
 
 def dripping_chunk(peer, *_):
-    """Send a refusal of whose body nothing comes: the head of its first chunk never ends."""
+    """Send a refusal without any of its body: the head of its first chunk never ends."""
     peer.send(b"HTTP/1.1 401 No\r\nTransfer-Encoding: chunked\r\n\r\n5;")
     drip(peer)

@@ -84,7 +84,7 @@ def test_without_a_usable_body() -> None:
     ],
 )
 def test_when_to_try_again(status: int, retry_after: str | None, told: str) -> None:
-    """A header that is neither seconds nor a date is not repeated."""
+    """A header that is not seconds or a date is not repeated."""
     text = refusal("it answered", status, phrase="No", retry_after=retry_after, advice="Check the token")
     assert text == f"it answered {status}: No. {told}. Check the token"
 

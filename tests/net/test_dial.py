@@ -1,4 +1,4 @@
-"""TCP and TLS: every step can be abandoned, and every failure says what it was."""
+"""TCP and TLS: every step can be abandoned, and every failure has its own error."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_every_limit_is_one_that_a_socket_takes(timeout):
 
 
 def test_after_the_limit_nothing_begins(monkeypatch):
-    """A call that would begin after the limit waits for the owner of the attempt to say so, for a moment."""
+    """A call that would start after the limit waits a moment for the attempt's owner to raise its error."""
     limits.patch(monkeypatch, grace=0.02)
     with pytest.raises(TimeoutError):
         socket_timeout(AbortController(Deadline(0.0), AbandonedError).signal)
@@ -199,7 +199,7 @@ def test_an_abort_between_the_watch_and_the_connection_is_not_lost(attempt, monk
 
 
 def test_an_abort_during_the_look_up_is_seen_after_it(attempt, monkeypatch):
-    """A thread that hangs in a name look-up opens nothing when it comes back."""
+    """A thread that hangs in a name look-up opens no connection when it returns."""
     look_up, go_on = threading.Event(), threading.Event()
 
     def slow(*_, **__):
@@ -282,7 +282,7 @@ def reset(peer):
 
 
 def test_a_server_without_tls_is_told_from_other_failures(attempt):
-    """A server that answers in plain text is called what it is."""
+    """The error states that the server answers in plain text."""
     with Server(http_server) as server, pytest.raises(NoTLSError, match="does not speak TLS"):
         open_tls(server, attempt)
 
@@ -297,7 +297,7 @@ def test_nobody_is_told_to_do_without_tls_by_a_broken_connection(attempt, plain)
 
 
 def test_other_failures_of_tls_pass(attempt):
-    """What TLS says itself is not blamed on something else."""
+    """TLS's own errors are raised unchanged."""
     client = trusting()
     client.minimum_version = ssl.TLSVersion.TLSv1_3
     server_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -325,7 +325,7 @@ def test_a_silent_tls_server_is_abandoned(attempt):
 
 
 def test_time_passes_by_the_clock_of_the_attempt():
-    """What remains shrinks as time passes: each call of a socket gets less."""
+    """The remaining time shrinks: each call of a socket gets less."""
     signal = AbortController(Deadline(5.0), AbandonedError).signal
     first = socket_timeout(signal)
     until = time.monotonic() + 0.01
@@ -355,7 +355,7 @@ def test_the_beginning_of_an_answer(received: bytes) -> None:
     ],
 )
 def test_something_else(received: bytes, text: str) -> None:
-    """The caller need not wait for the rest; what a server has sent is not repeated."""
+    """The check needs no further bytes; the error does not repeat the server's bytes."""
     with pytest.raises(NoHTTPError, match=text) as caught:
         check_is_http(received)
     assert "secret" not in str(caught.value)

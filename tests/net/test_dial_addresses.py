@@ -27,7 +27,7 @@ pytestmark = pytest.mark.inside
 HOST = urlsplit("ws://host:1/")
 REFUSED = ("127.0.0.1", 9)
 NOBODY_LISTENS = str(ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"))
-#: Longer than any test: no attempt begins because of it.
+#: Longer than any test: no attempt starts because of it.
 NEVER = 1e5
 
 

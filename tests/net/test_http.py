@@ -1,4 +1,4 @@
-"""The connect request: what is sent, what is taken, what is refused, and that every wait can be ended."""
+"""The connect request: its form, accepted and refused answers, and the end of every wait."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ pytestmark = pytest.mark.inside
 
 @pytest.fixture
 def poster():
-    """Return what `post` and `any_post` call."""
+    """Return the function that `post` and `any_post` call."""
     return lambda *args, **kwargs: post_json(*args, **kwargs).document
 
 
-# -- what is sent and taken -------------------------------------------------------------------------------------------
+# -- requests and answers ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("tls", [False, True])
 def test_a_document_goes_and_one_comes_back(any_post, tls):
-    """The body is JSON, the headers are the caller's and ours, and the answer is what the server's JSON says."""
+    """The body is JSON, the headers are the caller's and the package's, and the result is the server's JSON."""
     with Endpoint(answering(b'{"ws_url": "ws://x", "n": [1, null]}'), tls=serving() if tls else None) as server:
         answer = any_post(server.url, {"config": ["\u00fc"]}, headers={"X-Mine": "1", "Authorization": "Bearer t"})
     assert answer == {"ws_url": "ws://x", "n": [1, None]}
@@ -101,7 +101,7 @@ def test_answers_that_are_taken(any_post, body, document):
 
 @pytest.mark.parametrize("body", [b"<html>", b"{", b"\xff\xfe\xff", b'{"a": ' + b"9" * 5000 + b"x}"])
 def test_answers_that_are_not_json(any_post, body):
-    """What is not JSON is refused, whatever it is made of."""
+    """Any answer that is not JSON is refused."""
     with Endpoint(answering(body)) as server, pytest.raises(StartBotError, match="did not answer with JSON") as caught:
         any_post(server.url)
     assert caught.value.status == 200
@@ -114,7 +114,7 @@ def test_answers_that_are_not_json(any_post, body):
      "multipart/form-data; boundary=x", "application/json; charset=idna", "application/json; charset=bz2"],
 )  # fmt: skip
 def test_the_type_of_the_content_does_not_matter(any_post, content_type):
-    """A document is what its bytes say; no character set, whatever its name or size, is looked up or applied."""
+    """The bytes alone decide how a document is read; no character set, of any name or size, is looked up or applied."""
     body = '{"a": "\u00fc"}'.encode()
     with Endpoint(answering(body, "200 OK", f"Content-Type: {content_type}")) as server:
         assert any_post(server.url) == {"a": "\u00fc"}
@@ -130,7 +130,7 @@ def test_the_type_of_the_content_does_not_matter(any_post, content_type):
     [('{"a":1}'.encode("utf-16"), {"a": 1}), ('{"a":1}'.encode("utf-32-be"), {"a": 1}), (b"+AHsAfQ-", None)],
 )
 def test_other_encodings(any_post, body, document):
-    """JSON in UTF-16 and UTF-32 is told by its bytes; UTF-7, which hides what it says, is never taken for JSON."""
+    """JSON in UTF-16 and UTF-32 is recognised by its bytes; UTF-7, which hides its text, is never taken for JSON."""
     with Endpoint(answering(body, "200 OK", "Content-Type: application/json; charset=utf-7")) as server:
         if document is not None:
             assert any_post(server.url) == document
@@ -185,13 +185,13 @@ def test_endless_bodies_are_not_read(any_post, status, text):
 
     with Endpoint(endless) as server, pytest.raises(StartBotError, match=text):
         any_post(server.url)
-    assert sent[0] < 40 * MAX_BODY_BYTES  # what fits into the buffers of both kernels, and not much more
+    assert sent[0] < 40 * MAX_BODY_BYTES  # as much as fits into the buffers of both kernels, and not much more
 
 
 @pytest.mark.parametrize("status", ["200 OK", "500 Oops", "307 There"])
 @pytest.mark.parametrize("encoding", ["gzip", "gzip, gzip", "x-gzip", "deflate", "br", "zstd", "identity, gzip"])
 def test_a_bomb_does_not_go_off(any_post, encoding, status):
-    """What is compressed, even twice, is not unpacked: neither an answer, nor a refusal, nor a redirect."""
+    """A compressed answer, refusal or redirect, even compressed twice, is not unpacked."""
     server = Endpoint(answering(bomb(), status, f"Content-Encoding: {encoding}", "Location: //elsewhere.test/"))
     with server:
         tracemalloc.start()
@@ -204,7 +204,7 @@ def test_a_bomb_does_not_go_off(any_post, encoding, status):
 
 @pytest.mark.parametrize("encoding", ["gzip", "br", "identity, gzip", "GZIP", "deflate", "zstd", "identity, identity"])
 def test_compressed_answers_are_refused(any_post, encoding):
-    """A compressed answer could be a bomb, and was not asked for; a refusal is reported all the same."""
+    """A compressed answer could be a bomb, and was not asked for; a refusal is still reported."""
     server = Endpoint(answering(b"\x1f\x8b", "200 OK", f"Content-Encoding: {encoding}"))
     with server, pytest.raises(StartBotError, match="Content-Encoding"):
         any_post(server.url)
@@ -216,7 +216,7 @@ def test_compressed_answers_are_refused(any_post, encoding):
 
 @pytest.mark.parametrize("tls", [False, True])
 def test_what_is_around_the_body_is_limited(post, monkeypatch, tls):
-    """A server that says `100 Continue` for ever, or sends chunks of one byte, is given up by the bytes that came."""
+    """A server that says `100 Continue` for ever, or sends chunks of one byte, is abandoned after a number of bytes."""
     monkeypatch.setattr(http, "MAX_RECEIVED_BYTES", 50_000)
     sent = [0]
 
@@ -270,7 +270,7 @@ def test_a_refusal_says_why(any_post, status, body, text):
 
 
 def test_validation_errors_are_told_without_their_values(any_post):
-    """A FastAPI server's 422 lists what is wrong where, and repeats what was sent: that stays out."""
+    """A FastAPI server's 422 lists the mistakes and repeats the request's values: the error leaves the values out."""
     detail = [
         {"type": "missing", "loc": ["body", "config", 0], "msg": "Field required", "input": {"token": "secret"}},
         {"type": "x", "msg": "Bad body", "input": "secret"},
@@ -307,7 +307,7 @@ def test_what_a_server_says_is_cut_and_made_printable(any_post):
      b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n" + b"A: b\r\n" * 40_000 + b"\r\n"],
 )  # fmt: skip
 def test_answers_that_are_not_http(any_post, raw):
-    """A broken or cut answer is a failed request, whose error says what to do; headers are not read without limit."""
+    """A broken or cut answer is a failed request, whose error names the remedy; the size of headers is limited."""
     with Endpoint(lambda peer, *_: peer.send(raw)) as server, pytest.raises(StartBotError, match="failed") as caught:
         any_post(server.url)
     assert re.search(r"[^.]\. (Check the URL|See the server's log)", str(caught.value)), str(caught.value)
@@ -379,7 +379,7 @@ def test_the_default_port_belongs_to_the_origin():
     assert origin_of("http://Host") == origin_of("http://host:80/x?y") == origin_of("HTTP://user@host/")
     assert origin_of("https://host") == origin_of("https://host:443")
     assert len({origin_of(url) for url in ("http://h", "https://h", "http://h:81", "http://g", "http://h.")}) == 5
-    # What looks like the host to one parser must not be another's user name.
+    # One parser's host must not be another's user name.
     assert origin_of("http://good\\@evil/") == origin_of("http://evil/")
 
 
@@ -448,7 +448,7 @@ def test_errors_of_hooks_do_not_show_secrets(post):
 
 
 def test_no_cookie_is_kept(post):
-    """What one request is given, the next one does not send."""
+    """Cookies of one answer are not sent with the next request."""
     with Endpoint(answering(b"{}", "200 OK", "Set-Cookie: a=b; Path=/")) as server:
         post(server.url)
         post(server.url)
@@ -472,7 +472,7 @@ def test_netrc_is_not_read(post, monkeypatch, tmp_path):
 
 
 def test_an_untrusted_certificate(post):
-    """The message says what is wrong with the certificate."""
+    """The message describes the fault of the certificate."""
     server = Endpoint(answering(), tls=serving("elsewhere.test"))
     with server, pytest.raises(StartBotError, match=r"not valid for '127\.0\.0\.1'"):
         post(server.url)
@@ -634,7 +634,7 @@ def test_a_slow_server_is_abandoned(any_post, abandon, phase, tls):
 
 @pytest.mark.parametrize("refuse", [broken_refusal, silent_refusal, dripping_refusal])
 def test_a_refusal_counts_whatever_becomes_of_its_body(any_post, refuse):
-    """The body only explains it: an attempt without limit does not wait for one that does not come."""
+    """The body only explains the refusal: an attempt without limit does not wait for a missing one."""
     with Endpoint(refuse) as server, running(lambda: any_post(server.url)) as posting:
         with pytest.raises(StartBotError, match="answered 401: No") as caught:
             posting.get()
@@ -666,7 +666,7 @@ def test_the_body_of_a_refusal_is_abandoned(any_post, abandon, refuse, tls, monk
 
 
 def test_the_body_of_a_refusal_gets_no_more_than_the_attempt(post, monkeypatch):
-    """What the server has answered is told, also if the limit passes while its body is read."""
+    """The server's answer is reported, even if the limit passes while its body is read."""
     limits.patch(monkeypatch, http_reason=GUARD)
     limits.patch(monkeypatch, grace=0.05)
 
@@ -745,7 +745,7 @@ def test_an_abort_as_the_callers_client_connects(attempt, post):
 @pytest.mark.parametrize("tls", [False, True])
 @pytest.mark.parametrize("dripping", [False, True])
 def test_a_body_on_an_old_connection_is_abandoned(post, attempt, dripping, tls):
-    """A connection out of the caller's pool is shut down as well, once the head of the answer has come."""
+    """A connection out of the caller's pool is shut down as well, once the head of the answer has arrived."""
 
     def respond(peer):
         peer.read_request()

@@ -64,12 +64,12 @@ def chunk(content: bytes) -> bytes:
 
 @pytest.fixture
 def poster():
-    """Return what `post` and `any_post` call."""
+    """Return the function that `post` and `any_post` call."""
     return post_stream
 
 
 def texts_of(body: bytes, content_type: str = "text/event-stream", pieces: list[bytes] | None = None) -> list[bytes]:
-    """Yield what is read of an answer that comes in `pieces` (None: at once), without a network."""
+    """Yield the events read from an answer that arrives in `pieces` (None: at once), without a network."""
 
     class Body(httpx.SyncByteStream):
         def __iter__(self):
@@ -86,7 +86,7 @@ def texts_of(body: bytes, content_type: str = "text/event-stream", pieces: list[
         return list(stream)
 
 
-# -- what is sent and taken -------------------------------------------------------------------------------------------
+# -- requests and answers ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("tls", [False, True])
@@ -229,12 +229,12 @@ def test_what_never_becomes_an_event(any_post, monkeypatch, endless):
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert peak < 4_000_000
-    assert sent[0] < 20_000_000  # what fits into the buffers of both kernels, and not much more
+    assert sent[0] < 20_000_000  # as much as fits into the buffers of both kernels, and not much more
 
 
 @pytest.mark.parametrize("content_type", ["text/event-stream", "application/json"])
 def test_a_bomb_does_not_go_off(any_post, content_type):
-    """What is compressed is not unpacked."""
+    """A compressed stream is not unpacked."""
     server = Endpoint(answering(bomb(), "200 OK", "Content-Encoding: gzip, gzip", f"Content-Type: {content_type}"))
     with server:
         tracemalloc.start()
@@ -260,7 +260,7 @@ def test_a_stream_is_longer_than_a_message(post, monkeypatch):
 
 @pytest.mark.parametrize("tls", [False, True])
 def test_what_is_around_the_events_is_limited(post, monkeypatch, tls):
-    """A server that says `100 Continue` for ever, or sends chunks of one byte, is given up by the bytes that came."""
+    """A server that says `100 Continue` for ever, or sends chunks of one byte, is abandoned after a number of bytes."""
     monkeypatch.setattr(http, "MAX_ENCODED_BYTES", 25_000)
 
     def interim(peer, *_):
@@ -278,7 +278,7 @@ def test_what_is_around_the_events_is_limited(post, monkeypatch, tls):
             list(post(server.url))
 
 
-# -- what goes wrong --------------------------------------------------------------------------------------------------
+# -- failures ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("data", [b'{"a": 1}', b"e30", b"e30=e30=", b"e-_=", b"\xff\xff", b"e30= x", "\u00fc".encode()])
@@ -334,7 +334,7 @@ def test_redirects_to_elsewhere(any_post, target):
 
 
 def test_redirects_within_the_origin(any_post):
-    """A 308 within the origin is followed, and the answer to the second request is what counts."""
+    """A 308 within the origin is followed, and the answer to the second request counts."""
 
     def respond(peer, head, _):
         if head.startswith("POST /elsewhere "):
@@ -386,7 +386,7 @@ def test_a_header_that_is_not_valid(any_post):
     ],
 )
 def test_a_stream_that_breaks_off(any_post, rest):
-    """What has come as a whole is handed out, and then the connection is said to be broken."""
+    """Complete events are returned, and then the error reports the broken connection."""
 
     def respond(peer, *_):
         begin(peer)
@@ -417,7 +417,7 @@ def test_a_stream_that_ends_in_the_midst_of_an_event(any_post, rest):
 
 
 def test_a_client_that_raises(post):
-    """What the caller's client raises on its own is told as what it is."""
+    """Errors of the caller's own client are raised unchanged."""
 
     def handle(_: httpx.Request) -> httpx.Response:
         raise KeyError("mine")
@@ -483,7 +483,7 @@ def test_a_syn_without_answer_is_abandoned(post, abandon):
 
 @pytest.mark.parametrize("tls", [False, True])
 def test_a_stream_on_an_old_connection_is_abandoned(post, attempt, tls):
-    """A connection out of the caller's pool is shut down as well, once the head of the answer has come."""
+    """A connection out of the caller's pool is shut down as well, once the head of the answer has arrived."""
 
     def respond(peer):
         peer.read_request()
@@ -572,7 +572,7 @@ BODIES = st.one_of(st.binary(max_size=200), st.lists(st.one_of(CRUMBS, st.binary
 @settings(max_examples=300, deadline=None)
 @given(BODIES, st.integers())
 def test_any_bytes(body, seed):
-    """Whatever a server sends, texts come of it or a documented error, and the same ones wherever it is cut."""
+    """Any bytes of a server become texts or a documented error, and the same ones wherever they are cut."""
 
     def outcome(pieces: list[bytes] | None) -> object:
         try:

@@ -29,7 +29,7 @@ def stream(server: Server, network: Network, attempt, scheme: str = "ws"):
 
 @pytest.mark.parametrize("tls", [False, True])
 def test_a_stream_goes_through_the_proxy(attempt, tls):
-    """ws and wss are tunnelled; the proxy learns host and port, and nothing of what is inside."""
+    """ws and wss are tunnelled; the proxy learns host and port, and nothing of the content."""
     context = trusting() if tls else None
     with Server(echo, tls=serving() if tls else None) as server, Proxy() as proxy:
         network = Network(ssl_context=context, proxy=f"http://{proxy.authority}")
@@ -134,7 +134,7 @@ def test_no_proxy_exempts_servers_as_in_curl(monkeypatch, no_proxy, server, is_e
 
 @pytest.mark.parametrize("door", ["base_url", "ws_url"])
 def test_a_bot_in_an_exempt_block_is_reached_directly(monkeypatch, door):
-    """What a desktop exports for its SOCKS proxy does not matter to a bot on this machine."""
+    """The SOCKS proxy in a desktop's environment does not affect a bot on this machine."""
     monkeypatch.setenv("ALL_PROXY", "socks://127.0.0.1:9/")
     monkeypatch.setenv("NO_PROXY", "localhost,127.0.0.0/8,::1")
     with EmbeddedBot() as bot, connect(getattr(bot, door), text_only=True, connect_timeout=GUARD) as client:
@@ -166,7 +166,7 @@ def test_the_argument_wins_over_the_environment(attempt, monkeypatch):
     ],
 )
 def test_other_kinds_of_proxies_are_refused(proxy, fault):
-    """What cannot work says so, and does not show user and password."""
+    """The error of an unusable proxy names the kind, and does not show user and password."""
     with pytest.raises(InvalidTransportParamsError, match="only HTTP proxies") as caught:
         Network(proxy=proxy).proxy_for("ws://host/")
     assert fault in str(caught.value)

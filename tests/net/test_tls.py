@@ -1,4 +1,4 @@
-"""TLS beside connections that fail: the one that is made meanwhile, and others of the same thread."""
+"""TLS beside connections that fail: one that is opened at the same time, and others of the same thread."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def leaving_an_error(call: Callable[[Any], Any], argument: Any) -> Any:
         raise
 
 
-# How the far end fails, what the near end does then, and what it is told.
+# How the far end fails, the next call of the near end, and its error.
 FAILURES = [
     (hang_up, write, "EOF occurred|Broken pipe"),
     (talk_nonsense, read, "(?i)wrong.version.number|packet.length.too.long|record.layer"),

@@ -1,4 +1,4 @@
-"""The opening handshake: what goes out, what comes back, and what a server cannot do with it."""
+"""The opening handshake: request, answer, and faults of a server."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.inside
 
 @pytest.fixture
 def shake(attempt):
-    """Return a function that opens a WebSocket, closes it, and returns what was read after the handshake."""
+    """Return a function that opens a WebSocket, closes it, and returns the bytes read after the handshake."""
 
     def call(url, headers=(), *, network=None, signal=attempt.signal):
         parts = parse_url(url, "ws", "wss")
@@ -52,7 +52,7 @@ def shake(attempt):
 
 @pytest.mark.parametrize("tls", [False, True])
 def test_the_request(shake, tls):
-    """The request has what RFC 6455 demands, the package's name, the caller's headers, and nothing else."""
+    """The request has the headers that RFC 6455 demands, the package's name, the caller's headers, and nothing else."""
     with Acceptor(tls=serving() if tls else None) as server:
         shake(f"ws{'s' if tls else ''}://{server.authority}/a/b?x=1&y=%20", {"X-Mine": "1", "Cookie": "c=d"})
     (head,) = server.heads
@@ -192,7 +192,7 @@ def test_no_cookie_gets_into_the_jar_of_the_process(shake, jar, header):
 
 
 def test_cookies_of_others_are_not_sent(shake, jar):
-    """What other users of websocket-client in the process were given for this host, or any, stays with them."""
+    """Cookies that other users of websocket-client in the process received, for this or any host, are not sent."""
     for domain in ("127.0.0.1", "localhost", "invalid", "test", ""):
         jar.add(f"a=b; Domain={domain}")
     with Acceptor() as server:
@@ -214,7 +214,7 @@ def test_two_connections_share_no_cookie(shake, jar):
 @pytest.mark.parametrize("after", [b"", b"\x82\x01x", b"x" * 10_000, b"\r\n\r\n", b"HTTP/1.1 400 Bad\r\n\r\n"])
 @pytest.mark.parametrize("tls", [False, True])
 def test_what_follows_in_the_same_segment_is_kept(attempt, after, tls):
-    """Bytes behind the answer are the stream's: those that were read with it are handed over, the others still come."""
+    """Bytes behind the answer are the stream's: those read with it are handed over, the others still arrive."""
     with Acceptor(after=after, tls=serving() if tls else None) as server:
         url = parse_url(f"ws{'s' if tls else ''}://{server.authority}/", "ws", "wss")
         assert url is not None
@@ -229,7 +229,7 @@ def test_what_follows_in_the_same_segment_is_kept(attempt, after, tls):
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
 def test_an_answer_in_pieces(shake, size):
-    """The answer may come in pieces of any size."""
+    """The answer may arrive in pieces of any size."""
 
     def pieces(peer):
         whole = b"HTTP/1.1 101 OK\r\nupgrade: WebSocket\r\nCONNECTION: keep-alive, Upgrade\r\nServer: \xe9\r\n"
@@ -260,7 +260,7 @@ def test_an_answer_in_pieces(shake, size):
     ],
 )
 def test_a_refusal_says_why(shake, status, hint):
-    """The status is kept, and the usual ones come with a hint; a redirect is not followed."""
+    """The status is kept, and the usual ones have a hint; a redirect is not followed."""
     with Acceptor() as other:
 
         def refuse(peer):
@@ -451,7 +451,7 @@ def plain(peer):
 
 
 def test_a_plain_server_behind_wss(shake):
-    """Pipecat's runner advertises wss:// without having TLS: the message says so, and what to write instead."""
+    """Pipecat's runner advertises wss:// without having TLS: the message says so, and gives the URL to use."""
     with Server(plain) as server, pytest.raises(TransportStartError) as caught:
         shake(f"wss://ada:secret@{server.authority}/ws?token=secret")
     assert f"wss://{server.authority}/ws cannot be reached: the server does not speak TLS" in str(caught.value)
@@ -489,7 +489,7 @@ def silent(peer):
 
 
 def drip(peer):
-    """Send an answer that comes byte by byte and never ends."""
+    """Send an answer byte by byte, without an end."""
     peer.read_head()
     peer.send(b"HTTP/1.1 101 OK\r\nX: ")
     peer.server.reached.set()
@@ -508,7 +508,7 @@ def test_a_slow_answer_is_abandoned(shake, abandon, phase, tls):
 
 
 def test_a_silent_tls_handshake_is_abandoned(shake, abandon):
-    """An abort during the TLS handshake raises its reason, not that of TLS."""
+    """An abort during the TLS handshake raises its reason, not the TLS error."""
     hello = threading.Event()
 
     def handshake(peer):

@@ -1,4 +1,4 @@
-"""URLs and headers: what goes over the wire, and what may be shown."""
+"""URLs and headers: their form on the wire, and the parts that may be shown."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.inside
     ],
 )
 def test_urls_are_brought_into_the_form_of_the_wire(text, wire):
-    """Names and paths beyond ASCII, blanks and upper case hosts become what goes over the wire."""
+    """Names and paths beyond ASCII, blanks and upper case hosts are converted to the form of the wire."""
     parts = parse_url(text, "ws", "wss")
     assert parts is not None
     assert parts.geturl() == wire
@@ -47,10 +47,10 @@ _rests = st.from_regex(r"(/[a-zA-Z0-9._~%;-]{0,4}){0,3}(\?[a-zA-Z0-9._~=&%+-]{0,
 @example("wss://xn--bcher-kva.test/")
 @example("wss://xn--.test/")
 def test_a_url_is_what_httpx_makes_of_it(text):
-    """What is taken without httpx, because it looks plain, is what httpx would have made of it."""
+    """A URL that is read without httpx, because it looks plain, is read as httpx would read it."""
     try:
         url = httpx.URL(text)
-        url.host  # noqa: B018 - raises if it begins with "xn--" and is no name in this form
+        url.host  # noqa: B018 - raises if it starts with "xn--" and is no name in this form
         expected = urlsplit(str(url))
         expected.port  # noqa: B018 - raises if it cannot be one
     except (httpx.InvalidURL, ValueError):
@@ -66,7 +66,7 @@ def test_a_url_is_what_httpx_makes_of_it(text):
      "ws://host/ws ", "ws://xn--.test", "ws://xn--a.test/ws", "ws://" + "a" * 70000],
 )  # fmt: skip
 def test_bad_urls_are_none(text):
-    """What is not a URL of the schemes that were asked for is refused, whatever is wrong with it."""
+    """Any text that is not a URL of the requested schemes is refused."""
     assert parse_url(text, "ws", "wss") is None
 
 

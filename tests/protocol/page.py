@@ -2,7 +2,7 @@
 
 `python -m tests.protocol.page` writes them there.
 
-Everything between the markers is written; what is around them is by hand.
+It replaces the text between the markers; the rest of the page is written by hand.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def page(text: str) -> str:
 
 
 def _put(table: str, match: re.Match[str]) -> str:
-    """Return what was matched with `table` between its markers."""
+    """Return the matched text with `table` between its markers."""
     return match[1] + table + match[2]
 
 

@@ -1,4 +1,4 @@
-"""What is read and written fast, against the slow way."""
+"""The fast reader and writer of frames, compared with the slow ones."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def learned(frame: AudioRawFrame) -> AudioFrameTemplate:
 
 
 def by_usual(usual: AudioFrameTemplate, data: bytes) -> tuple[bytes, int, int] | None:
-    """Return what the template reads."""
+    """Return the result of the template."""
     found = usual.match(data)
     return None if found is None else (found[1], usual.sample_rate, usual.num_channels)
 
 
 def the_slow_way(data: bytes) -> tuple[str | None, Any]:
-    """Return what `read_frame()` reads."""
+    """Return the result of `read_frame()`."""
     try:
         kind, fields = read_frame(data)
     except ProtocolError:
@@ -53,7 +53,7 @@ def the_slow_way(data: bytes) -> tuple[str | None, Any]:
 
 
 def test_the_frames_of_a_bot_are_read() -> None:
-    """Frames that differ in number, name and samples are read as the slow way reads them, however many come."""
+    """Frames that differ only in number, name and samples are read as by the slow reader, in any quantity."""
     usual, long_way = AudioFrameTemplate(), 0
     for number in range(2000):
         pcm = number.to_bytes(2, "little") * 320
@@ -81,7 +81,7 @@ def test_a_frame_without_id_and_name_is_read() -> None:
 
 @given(audio, st.data())
 def test_what_matches_is_read_as_the_slow_way(frame: AudioRawFrame, data: st.DataObject) -> None:
-    """Whatever was learned and whatever comes then, broken or not: a match says what the slow way says."""
+    """After any learned frame, and for any data, broken or not, a match equals the slow reader's result."""
     usual = learned(frame)
     alike = data.draw(
         st.builds(

@@ -1,4 +1,4 @@
-"""Configs as data: what the functions return, what they leave alone, and what they refuse."""
+"""Configs as data: results, unchanged arguments, and refusals of the functions."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class TestForms:
         ]
 
     def test_any_iterable(self) -> None:
-        """A config, and options, may come as any iterable."""
+        """A config, and options, may be any iterable."""
         mapping = {"service": "llm", "options": ({"name": n, "value": 1} for n in "ab")}
         assert config_of(iter([mapping])) == [entry("llm", a=1, b=1)]
         assert config_of(()) == []
@@ -148,7 +148,7 @@ class TestCopies:
         assert (config, changes, options) == before
 
     def test_results_are_deep_copies(self) -> None:
-        """What is done to a result reaches neither the config nor the options it was made of."""
+        """Changes to a result do not reach the config or the options that it was made of."""
         value = {"stop_secs": [0.8]}
         extra = {"more": [1]}
         for config in (
@@ -181,7 +181,7 @@ class TestReading:
     @settings(max_examples=30)
     @given(CONFIG, KEYS, NAMES)
     def test_getters(self, config: list[Any], service: str, name: str) -> None:
-        """Getters return what a config holds, and None for what it lacks."""
+        """Getters return the values in a config, and None for missing ones."""
         found = options_of(config, service)
         assert found == next((e for e in config_of(config) if e.service == service), None)
         values = [option.value for option in found.options if option.name == name] if found is not None else []
@@ -203,8 +203,9 @@ class TestSetting:
     @settings(max_examples=30)
     @given(CONFIG, KEYS, OPTIONS)
     def test_set(self, config: list[Any], service: str, options: list[Any]) -> None:
-        """What is set can be read, all else is as before, and the order of services and options stays; what is new
-        comes last."""
+        """A new value can be read, all else is unchanged, and services and options keep their order; new ones are
+        last.
+        """
         before, after = config_of(config), with_options(config, service, options)
         for option in options:
             value = option["value"] if isinstance(option, dict) else option.value

@@ -1,4 +1,4 @@
-"""What messages decode into: those that bots were seen to send, and those that no sane bot would."""
+"""Payloads decoded from messages: some seen from bots, and some that no sane bot would send."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ LEGACY_CONFIG_JSON = (
     ' "system", "content": "You repeat what you hear."}]}, {"name": "run_on_config", "value": false}]}]'
 )
 
-# Type, data as bots were seen to send it ("" where the message has none), and what it means.
+# Type, data as seen from bots ("" if the message has none), and the decoded payload.
 EXAMPLES: list[tuple[str, str, Any]] = [
     # Protocol 2.2 (pipecat-ai 1.14.0)
     (
@@ -450,7 +450,7 @@ def test_a_real_message_with_anything_in_it_decodes_or_is_refused(
 
 
 def test_extra_is_made_when_it_is_asked_for() -> None:
-    """A payload without unknown fields has an `extra` of its own like any other, and stays what it is."""
+    """A payload without unknown fields has its own `extra` like any other, and keeps its value."""
     one, other = (decode_payload(INBOUND["user-transcription"], {"text": "a", "final": True}) for _ in range(2))
     assert copy.copy(one) == pickle.loads(pickle.dumps(one)) == other
     assert one.extra == {}
@@ -497,7 +497,7 @@ decode_order = decoder_of(Order)
 
 @pytest.mark.parametrize("value", [True, 1.0, "1", [1], {}], ids=repr)
 def test_a_json_integer_is_nothing_else(value: Any) -> None:
-    """A field of the type int takes no other JSON, and the error says where it was and what came."""
+    """A field of the type int takes no other JSON, and the error gives its path and the wrong value."""
     with pytest.raises(MismatchError, match=rf"\.count: expected int, got {type(value).__name__}"):
         decode_order({"text": "", "count": value})
 

@@ -46,7 +46,7 @@ def decode(type: str, data: Any) -> Any:
 
 @pytest.mark.parametrize("spec", [*INBOUND.values(), *OUTBOUND.values()], ids=lambda spec: spec.type)
 def test_rows_are_sound(spec: MessageSpec) -> None:
-    """An inbound row has an event, an outbound one has none; a message begins before it ends."""
+    """An inbound row has an event, an outbound one has none; a message's first version precedes its last."""
     assert (spec.event is not None) == (spec.direction == "in")
     assert spec.feature
     assert spec.since is None or spec.until is None or spec.since < spec.until
@@ -115,7 +115,7 @@ def test_the_table_cannot_be_changed() -> None:
     ],
 )
 def test_errors_name_type_and_path(type: str, data: Any, message: str) -> None:
-    """What does not fit is told by type, path, and what was expected there."""
+    """An error gives the type, the path, and the expected form."""
     with pytest.raises(ProtocolError) as caught:
         decode(type, data)
     assert str(caught.value) == message
@@ -175,7 +175,7 @@ def test_the_text_of_an_error_has_two_names(data: Any, text: str, extra: Any) ->
 
 
 def test_function_call_arguments_have_two_names() -> None:
-    """The wire calls the arguments of a call `args`, those of every other message `arguments`."""
+    """The arguments of a call are named `args` on the wire, and `arguments` in all other messages."""
     for name in ("args", "arguments"):
         assert decode("llm-function-call", {"tool_call_id": "1", name: {"q": 1}}).arguments == {"q": 1}
 
@@ -189,7 +189,7 @@ def test_output_type_of_any_bot(name: str) -> None:
 
 
 def test_an_unknown_kind_of_job_group_message() -> None:
-    """A kind that is not known yet keeps what it has beyond the common fields."""
+    """A message of an unknown kind keeps its fields beyond the common ones."""
     data = {"kind": "job_paused", "job_id": "1", "at": 2, "worker_name": "a"}
     assert decode("ui-job-group", data) == UIJobGroupData(
         kind="job_paused", job_id="1", at=2, extra={"worker_name": "a"}
@@ -217,7 +217,7 @@ def test_what_has_no_class_is_handed_over_as_it_came() -> None:
     [(set, "has no meaning in JSON"), (int | str, "has no meaning in JSON"), (Any, "needs a default")],
 )
 def test_a_class_that_json_cannot_mean_is_refused_at_import(annotation: Any, message: str) -> None:
-    """A mistake in a payload class shows when its decoder is made, not when a message comes."""
+    """A mistake in a payload class shows when its decoder is made, not when a message arrives."""
     cls = attrs.frozen(kw_only=True)(type("Odd", (Payload,), {"__annotations__": {"odd": annotation}}))
     with pytest.raises(TypeError, match=message):
         decoder_of(cls)
@@ -266,7 +266,7 @@ def test_what_a_bot_does_not_know_yet(type: str, first: str, last_before: str) -
     ],
 )
 def test_what_a_bot_no_longer_knows(type: str, feature: str, instead: str) -> None:
-    """Config and actions pass up to 1.x and are refused from 2.0 on, with what there is in their place."""
+    """Config and actions pass up to 1.x and are refused from 2.0 on, with the name of their replacement."""
     require_feature(type, "1.4.0")
     for version in ("2.0.0", "2.2.0", "3.0.0"):
         with pytest.raises(UnsupportedFeatureError) as caught:
@@ -298,7 +298,7 @@ def test_a_future_bot_knows_what_is_not_known_to_be_gone(type: str) -> None:
 )
 @pytest.mark.parametrize("type", ["dtmf", "update-config"])
 def test_an_unknown_version_passes(type: str, version: str | None) -> None:
-    """Without a valid version only the bot's answer tells what it knows."""
+    """Without a valid version, only the bot's answer shows which messages it knows."""
     require_feature(type, version)
 
 
@@ -341,7 +341,7 @@ def test_what_is_supported(name: str, known_to: list[str], not_known_to: list[st
 
 @pytest.mark.parametrize("name", FIELDS)
 def test_fields_belong_to_a_type(name: str) -> None:
-    """Every field of the table is one of an outbound type, and came or went while the type was there."""
+    """Every field of the table belongs to an outbound type, and was added or removed while the type existed."""
     message, _, field = name.partition(".")
     spec, bounds = OUTBOUND[message], FIELDS[name]
     assert field

@@ -139,7 +139,9 @@ class TestHandshake:
         ready(engine)
 
     def test_a_remark_on_the_version_is_no_refusal(self, engine: Engine) -> None:
-        """An `error-response` with the client-ready's id is a warning, neither event nor refusal; bot-ready follows."""
+        """An `error-response` with the client-ready's id is only a warning, and causes no event or refusal; bot-ready
+        follows.
+        """
         (effect,) = engine.receive(
             RTVIMessage("error-response", {"error": "Client version unknown."}, engine.client_ready.id)
         )
@@ -177,7 +179,9 @@ class TestAnswers:
 
     @pytest.mark.parametrize("type_", sorted(ANSWERED.keys() - {"client-ready"}))
     def test_no_answer(self, engine: Engine, type_: str) -> None:
-        """What has no id, one that was not asked, or another type, answers no request; the call continues to wait."""
+        """A message without an id, with an unknown id, or of another type answers no request; the call continues to
+        wait.
+        """
         id_ = asked(old(engine), type_)
         answer = ANSWERED[type_]
         others = sorted(REPLY_TYPES - {answer, "error-response"})
@@ -306,7 +310,7 @@ class TestRefusals:
         ],
     )
     def test_unsupported(self, engine: Engine, type_: str, as_well: list[str], feature: str) -> None:
-        """A bot that does not know what its version should have is believed, for the whole feature."""
+        """If a bot refuses a message that its version should have, the whole feature counts as unsupported."""
         id_ = asked(old(engine), type_)
         rejected, delivered = engine.receive(unsupported(type_, id_))
         assert isinstance(rejected, Reject)
@@ -331,7 +335,7 @@ class TestRefusals:
 
     @pytest.mark.parametrize("text", ["Unsupported type get-config", "not today"])
     def test_of_the_clients_own_request(self, engine: Engine, text: str) -> None:
-        """The application did not request the config at the beginning, so the refusal is no event."""
+        """The client itself requested the config, not the application, so the refusal is no event."""
         old(engine).outbound(engine.config_request)
         (rejected,) = engine.receive(RTVIMessage("error-response", {"error": text}, engine.config_request.id))
         assert isinstance(rejected, Reject)
@@ -354,14 +358,14 @@ class TestConfig:
         ],
     )
     def test_whether_it_is_wanted(self, engine: Engine, version: str, data: Any, wanted: bool) -> None:
-        """A bot that has one by its version, and did not tell it, is to be asked."""
+        """A bot that has a config by its version, but did not send it, should be asked."""
         assert not engine.wants_config
         ready(engine, version, **data)
         assert engine.wants_config is wanted
         assert (engine.config is None) is ("config" not in data)
 
     def test_as_last_heard(self, engine: Engine) -> None:
-        """The config is that of the latest valid `bot-ready` or `config` message, asked for or not."""
+        """The latest valid `bot-ready` or `config` message, requested or not, sets the config."""
         ready(engine, "0.3.0", **config("a"))
         told = [engine.config]
         for message in (
@@ -391,7 +395,7 @@ class TestConfig:
         assert engine.config[0].options[0].value == ["x"]
 
     def test_updated(self, engine: Engine) -> None:
-        """What answers an update is a `config` and then a `config_updated`, with the same payload."""
+        """The answer to an update causes a `config` and then a `config_updated`, with the same payload."""
         message = RTVIMessage("config", config("b"), asked(old(engine), "update-config"))
         effects = engine.receive(message)
         assert kinds_of(effects) == [Resolve, RTVIEvent.CONFIG, RTVIEvent.CONFIG_UPDATED]
@@ -421,7 +425,7 @@ class TestConfig:
 
 class TestEvents:
     def test_every_inbound_type_has_an_event(self, engine: Engine) -> None:
-        """Each type of the table causes its own event, and its payload can be made of what bots send."""
+        """Each type of the table causes its own event, and its payload can be made of bots' data."""
         ready(engine)
         for type_, spec in INBOUND.items():
             if type_ == "error-response":
@@ -489,7 +493,7 @@ class TestEvents:
 
     @pytest.mark.parametrize("junk", ["", "no json", b"\xff", "[]", {"label": "rtvi-ai"}, None, 5])
     def test_junk(self, engine: Engine, junk: Any) -> None:
-        """What is no message is warned of and skipped."""
+        """Data that is not a message causes a warning and is skipped."""
         (effect,) = engine.receive(junk)
         assert isinstance(effect, Warn)
 
@@ -522,7 +526,9 @@ UNREADABLE = '{"data": [' + "1," * 100_000 + '1], "type": "bot-ready", "label": 
 
 
 class TestOverALimit:
-    """A message over a limit of ours is skipped; what waits for it is told at once, with the name of the limit."""
+    """A message over one of the client's limits is skipped; its waiting request fails at once, with the name of the
+    limit.
+    """
 
     @pytest.fixture(params=["orjson", "the standard library"], autouse=True)
     def parser(self, request: pytest.FixtureRequest) -> Iterator[None]:
@@ -585,7 +591,7 @@ class TestOverALimit:
 
     @pytest.mark.parametrize("type_", ["server-message", "metrics", "my-own"])
     def test_an_event(self, engine: Engine, type_: str) -> None:
-        """Nothing waits for it by its id, not even if it has that of a request."""
+        """An event answers no request, even if it has the id of one."""
         mine = asked(ready(engine), "client-message")
         assert kinds_of(engine.receive(text_of(str(nested(101)), id=mine, type=type_))) == [Warn]
         assert kinds_of(engine.receive(text_of(str(nested(101)), type="server-response", id="unknown"))) == [Warn]
@@ -604,7 +610,7 @@ class TestOverALimit:
         assert kinds_of(engine.receive(UNREADABLE)) == [Warn]
 
     def test_what_is_no_message_of_ours(self, engine: Engine) -> None:
-        """Another label is skipped in silence, and what is no object is no answer."""
+        """A message with another label is skipped in silence, and data that is not an object is no answer."""
         asked(ready(engine), "client-message")
         assert engine.receive('{"label": "other", "data": [' + "1," * 100_000 + "1]}") == []
         assert kinds_of(engine.receive("[" * 200_000)) == [Warn]
@@ -692,8 +698,9 @@ MESSAGES = st.one_of(
 
 @given(st.lists(MESSAGES, max_size=20))
 def test_any_input_in_any_order(messages: list[Any]) -> None:
-    """Whatever comes, in whatever order: only effects come out, every payload can be decoded or is a `ProtocolError`,
-    and the handshake completes once at most."""
+    """For any input in any order: only effects are returned, every payload can be decoded or is a `ProtocolError`, and
+    the handshake completes once at most.
+    """
     engine = Engine(ABOUT)
     requests = [RTVIMessage(type_, {}, id_) for id_, type_ in zip("0123456789", ANSWERED, strict=False)]
     for request in requests:
@@ -723,7 +730,7 @@ def test_any_input_in_any_order(messages: list[Any]) -> None:
 
 
 def test_library_and_platform() -> None:
-    """The versions are those of this package and of this system."""
+    """The versions are this package's and this system's."""
     assert about_this_client() == {
         "library": "rtvi_sync",
         "library_version": rtvi_sync.__version__,

@@ -1,4 +1,4 @@
-"""The JSON envelope: what is read, what is refused, and that nothing else can happen."""
+"""The JSON envelope: it is read or refused, without any other error."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_both_parsers_agree(envelope_: Any) -> None:
 
 @given(NOT_QUITE_JSON)
 def test_both_writers_agree(data: Any) -> None:
-    """The extra "speed" refuses what the standard library refuses, and writes what means the same."""
+    """The extra "speed" refuses the same values as the standard library, and writes equivalent JSON."""
     pytest.importorskip("orjson")
 
     def outcome() -> str:
@@ -101,7 +101,7 @@ def test_both_writers_agree(data: Any) -> None:
 
 
 def test_the_extra_speed_is_not_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without orjson the module is imported, and decodes, all the same."""
+    """Without orjson, the module can still be imported, and decodes."""
     monkeypatch.setitem(sys.modules, "orjson", None)
     spec = importlib.util.spec_from_file_location("rtvi_sync.protocol._slow_envelope", envelope.__file__)
     assert spec is not None
@@ -238,7 +238,7 @@ class TestEncode:
 
     @pytest.mark.parametrize("data", [object(), {1, 2}, b"bytes", {"a": {object(): 1}}])
     def test_not_json(self, data: Any) -> None:
-        """What JSON has no word for is a `TypeError`."""
+        """A value that JSON cannot express is a `TypeError`."""
         with pytest.raises(TypeError):
             envelope.encode(RTVIMessage("x", data))
 
@@ -263,7 +263,7 @@ class TestEncode:
 
     @given(st.text(min_size=1), JSON, st.none() | st.text())
     def test_round_trip(self, type_: str, data: Any, id_: str | None) -> None:
-        """What is encoded is decoded to the same message."""
+        """An encoded message is decoded to an equal one."""
         message = RTVIMessage(type_, data, id_)
         try:
             text = envelope.encode(message)

@@ -81,7 +81,7 @@ def test_any_way_to_write_json(separators: tuple[str, str], escaped: bool) -> No
     ids=range(6),
 )
 def test_other_messages(text: bytes) -> None:
-    """What is no audio message, or no message at all, is left to the event layer, which reports it."""
+    """Data that is no audio message, or no message at all, is left to the event layer, which reports it."""
     reader = BotAudioReader()
     assert may_be_bot_audio(text)
     for _ in range(2):
@@ -119,7 +119,7 @@ def test_audio_that_is_none(data: Any) -> None:
 
 
 def test_the_form_is_not_mistaken() -> None:
-    """The samples are those of the member `audio`, though another member or a key has the same text."""
+    """The samples are read from the member `audio`, even if another member or a key has the same text."""
     reader = BotAudioReader()
     for other in ("AAAA", "BBBB"):
         data = f'{{"x":"{other}","\\u0061udio":"AA\\u0041A","{other}":1,"sampleRate":8000,"y":"AAAA"}}'

@@ -1,4 +1,4 @@
-"""Frames as objects; tests/protocol/test_wire.py has what they are on the wire."""
+"""Frames as objects; tests/protocol/test_wire.py tests their bytes on the wire."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who speaks in a call, by what is heard."""
+"""Detection of the speaker in a call from its audio."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HANGOVER = 0.7
 
 
 class Ears:
-    """Both sides of a line in frames of 20 ms, with what was reported of them."""
+    """Both sides of a line in frames of 20 ms, with the reports about them."""
 
     def __init__(self) -> None:
         self.heard = Heard("twilio", HANGOVER)
@@ -23,7 +23,7 @@ class Ears:
         self.reported: list[tuple[float, str]] = []
 
     def hear(self, seconds: float, *, user: float = SILENT, bot: float = SILENT) -> list[str]:
-        """Let time pass; return what was reported."""
+        """Let time pass; return the reports."""
         before = len(self.reported)
         for _ in range(round(seconds * 50)):
             self.frames += 1
@@ -78,7 +78,7 @@ def test_a_click_of_the_caller_is_no_speech(ears):
 
 
 def test_noise_is_no_speech(ears):
-    """What is far below the loudest speech of a side is its noise."""
+    """Sound far below the loudest speech of a side counts as its noise."""
     ears.hear(0.4, bot=LOUD)
     assert ears.hear(0.8, bot=0.03 * LOUD) == ["bot-stopped-speaking"]
 
@@ -98,7 +98,7 @@ def test_an_early_answer_ends_the_question_first(ears):
 
 
 def test_an_early_question_ends_the_answer(ears):
-    """What the bot says to a question within its hang-over is no more of what it had said."""
+    """Speech that answers a question within the bot's hang-over is a new answer."""
     ears.hear(0.4, bot=LOUD)
     ears.hear(0.3)
     assert ears.hear(0.2, user=LOUD) == ["user-started-speaking", "bot-stopped-speaking"]
@@ -122,7 +122,7 @@ def test_clear_interrupts_a_bot_that_speaks(ears, is_unheard):
 
 
 def test_clear_in_silence_is_no_interruption(ears):
-    """Pipecat's bots send `clear` whenever the caller begins to speak."""
+    """Pipecat's bots send `clear` whenever the caller starts to speak."""
     assert ears.clear(is_unheard=False) == []
     ears.hear(0.4, bot=LOUD)
     ears.hear(0.3)
@@ -131,7 +131,7 @@ def test_clear_in_silence_is_no_interruption(ears):
 
 
 def test_clear_before_the_first_word_is_an_interruption(ears):
-    """What was sent and is not heard yet is lost."""
+    """Audio that was sent but not heard yet is lost."""
     assert ears.clear(is_unheard=True) == ["bot-interrupted"]
 
 

@@ -1,6 +1,6 @@
 """Which dialect a session speaks: the bot's version decides, whatever the bot makes of ours.
 
-What each bot says is what its release of Pipecat says to a client of 2.2.0.
+Each bot sends the messages that its release of Pipecat sends to a client of 2.2.0.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.inside
 
 ABOUT = {"library": "test"}
 CONFIG = [{"service": "tts", "options": [{"name": "voice", "value": "a"}]}]
-# Beyond what every bot knows (client-ready, disconnect-bot, audio, results of function calls).
+# The types beyond those that every bot knows (client-ready, disconnect-bot, audio, results of function calls).
 OF_0_3 = {"describe-config", "get-config", "update-config", "describe-actions", "action"}
 OF_1_0 = OF_0_3 | {"client-message", "send-text", "append-to-context"}
 OF_1_3 = OF_1_0 | {"ui-event", "ui-snapshot", "ui-cancel-task"}
@@ -36,7 +36,7 @@ OF_EVERY_BOT = {"client-ready", "disconnect-bot", "raw-audio", "raw-audio-batch"
 
 @attrs.frozen(kw_only=True)
 class Bot:
-    """What a bot answers to our `client-ready`, and what it takes then."""
+    """A bot's answer to our `client-ready`, and the messages that it takes."""
 
     remark: str = ""
     data: Any
@@ -95,7 +95,7 @@ BOTS = {
 
 
 def refusal(engine: Engine, type_: str) -> UnsupportedFeatureError | None:
-    """Return what the engine says to a message of this type."""
+    """Return the engine's reason for refusing a message of this type."""
     try:
         engine.outbound(RTVIMessage(type_, {}))
     except UnsupportedFeatureError as error:
@@ -105,7 +105,8 @@ def refusal(engine: Engine, type_: str) -> UnsupportedFeatureError | None:
 
 @pytest.mark.parametrize("bot", BOTS.values(), ids=BOTS)
 def test_the_bot_decides(bot: Bot) -> None:
-    """Every bot gets the same client-ready; its answer completes the handshake and opens exactly what it knows.
+    """Every bot gets the same client-ready; its answer completes the handshake and permits exactly the messages that it
+    knows.
 
     A remark with the id of client-ready is logged, and is no refusal and no event. It is not logged if the bot is of
     an older version, which the client speaks, too.

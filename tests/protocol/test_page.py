@@ -1,4 +1,4 @@
-"""docs/reference/protocol.md says what the table of messages says."""
+"""docs/reference/protocol.md agrees with the table of messages."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def decode(type: str, data: Any) -> Any:
     return decode_payload(INBOUND[type], data)
 
 
-# What the bot says
+# Output of the bot
 
 
 @pytest.mark.parametrize(
@@ -77,12 +77,12 @@ def decode(type: str, data: Any) -> Any:
                 text="x = 1", output_type="code", text_type="code", aggregated_by="code", spoken_status="new"
             ),
         ),
-        # what would be enough
+        # the required minimum
         ({"text": ""}, BotOutputData(text="")),
     ],
 )
 def test_bot_output_of_every_version(data: Any, expected: BotOutputData) -> None:
-    """What the text is has one name, and what a version does not tell is None."""
+    """The text's meaning has one name, and values missing in a version are None."""
     assert decode("bot-output", data) == expected
 
 
@@ -139,13 +139,13 @@ def test_search_responses(data: Any, expected: BotLLMSearchResponseData) -> None
 
 
 def test_speech_as_a_message() -> None:
-    """Mono is what a bot sends unless it says otherwise."""
+    """Audio is mono unless the bot states otherwise."""
     assert decode("bot-tts-audio", {"audio": "AAAA", "sample_rate": 24000}) == BotTTSAudioData(
         audio="AAAA", sample_rate=24000, num_channels=1
     )
 
 
-# What the user says
+# Speech of the user
 
 
 def test_a_transcription_of_which_nothing_more_is_known() -> None:
@@ -251,7 +251,7 @@ def test_both_forms_of_an_error_are_decoded(data: Any, message: str, fatal: bool
     ],
 )
 def test_function_calls_at_every_report_level(type: str, data: Any, expected: Any) -> None:
-    """What a bot withholds is None; a function without arguments has an empty dict."""
+    """Data that a bot withholds is None; a function without arguments has an empty dict."""
     assert decode(type, data) == expected
 
 
@@ -299,7 +299,7 @@ def test_a_job_group_of_which_little_is_known() -> None:
 
 
 def test_metrics_of_every_kind() -> None:
-    """Each kind has its class; those that a bot does not report are empty, and those to come are kept."""
+    """Each kind has its class; kinds that a bot does not report are empty, and unknown ones are kept."""
     data = {
         "ttfa": [{"processor": "T", "ttfa": 0.3, "ttfb": 0.2, "leading_silence": 0.1}],
         "stt_usage": [{"processor": "S", "model": "m", "value": {"audio_seconds": 2}}, {}],

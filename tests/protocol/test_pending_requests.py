@@ -24,7 +24,7 @@ class LostError(Exception):
 
 
 def request(pending: PendingRequests, id_: str) -> Future[Any]:
-    """Add a request, and return what its call waits for."""
+    """Add a request, and return the future that its call waits for."""
     future: Future[Any] = Future()
     pending.add(id_, "client-message", future)
     return future
@@ -40,7 +40,7 @@ def answer(pending: PendingRequests, id_: str, outcome: Any) -> bool:
 
 
 def test_answers_out_of_order_reach_their_callers():
-    """Each caller gets the answer to its own id, in whatever order the answers come."""
+    """Each caller gets the answer to its own id, in whichever order the answers arrive."""
     pending = PendingRequests()
     ids = [str(n) for n in range(50)]
     futures = {id_: request(pending, id_) for id_ in ids}
@@ -187,7 +187,7 @@ def test_every_wait_ends_exactly_once_under_contention():
             except LostError:
                 return
             added.append(id_)
-            # Each tenth call has a time limit that may pass at the same time as the answer comes.
+            # Each tenth call has a time limit that may pass at the same time as its answer arrives.
             if future.wait(Deadline(GUARD if n % 10 else 0.0001)):
                 with contextlib.suppress(LostError, KeyError):
                     assert future.result() == n

@@ -1,4 +1,4 @@
-"""What records have in common, against what attrs makes for each class."""
+"""The common base of records, compared with the methods that attrs generates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.inside
 
 
 def size(value: bytes) -> str:
-    """Return what a repr shows of bytes."""
+    """Return the repr of bytes in records."""
     return f"<{len(value)} bytes>"
 
 
@@ -67,7 +67,7 @@ CHANGES: list[dict[str, Any]] = [
 @pytest.mark.parametrize("one", CHANGES, ids=str)
 @pytest.mark.parametrize("other", CHANGES, ids=str)
 def test_equality_and_hash_are_those_of_attrs(one: dict[str, Any], other: dict[str, Any]) -> None:
-    """Two objects are equal, and have one hash, if and only if those of attrs do."""
+    """Two objects are equal, and have one hash, if and only if attrs' versions are and do."""
 
     def made(cls: Callable[..., Any]) -> tuple[bool, bool, bool]:
         first, second = cls(**{"text": "a", **one}), cls(**{"text": "a", **other})
@@ -92,7 +92,7 @@ def test_only_objects_of_one_class_are_equal() -> None:
 
 
 def test_what_cannot_be_hashed() -> None:
-    """An object whose value has no hash has none, nor has one whose fields may be assigned."""
+    """An object with an unhashable value has no hash, and an object whose fields may be assigned has none either."""
     with pytest.raises(TypeError, match="unhashable"):
         hash(Ours([]))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="unhashable"):

@@ -1,4 +1,4 @@
-"""The rows of recordings: lines, stretches of audio, and what is redacted."""
+"""The rows of recordings: lines, stretches of audio, and redaction."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_row_is_one_line_and_comes_back():
 
 
 def test_a_cut_line_is_told_and_left_out():
-    """What was being written when the process was killed is no row."""
+    """A line that was being written when the process was killed is no row."""
     assert decode(encode(HEAD) + b'{"kind":"mar') == ([HEAD], True)
     assert decode(b"") == ([], False)
 
@@ -91,7 +91,7 @@ def test_stretches_that_cannot_be_are_left_out(damage):
     ],
 )
 def test_rows_whose_values_are_of_another_kind_are_left_out(row):
-    """What is shown, compared or calculated with is what the format says."""
+    """A row is left out if a value that is shown, compared or used in a calculation has the wrong type."""
     assert decode(encode(HEAD) + encode(row)) == ([HEAD], False)
 
 
@@ -110,7 +110,7 @@ def test_numbers_that_json_does_not_have_are_none():
     ],
 )
 def test_what_is_no_recording_is_refused(data, why):
-    """The error says what it is instead."""
+    """The error names the kind of file that it is instead."""
     with pytest.raises(ValueError, match=why):
         decode(data)
 
@@ -124,7 +124,9 @@ def test_a_message_with_too_many_values_is_not_parsed():
 @pytest.mark.parametrize("place", [65_530, 65_536 + 2 * 8_192 - 5, 65_536 + 8_192 - 5])
 @pytest.mark.parametrize("more", [0, 1_000_000])
 def test_no_part_of_a_secret_is_where_a_long_text_is_cut(place, more):
-    """Only the beginning of a long text is searched: also one that gets shorter has no half of a secret at its end."""
+    """Only the start of a long text is searched; a redacted text that gets shorter ends with no part of a secret
+    either.
+    """
     secret = "sEcReT-0123456789"
     for text in ("x" * place, secret * (place // len(secret)) + "x" * (place % len(secret))):
         written = Redactor({secret}).text(text + secret + "y" * more)
@@ -161,7 +163,7 @@ def test_another_rate_ends_a_stretch():
 
 
 def test_rows_of_audio_are_small():
-    """A minute of frames that come within 4 ms of their time takes 12.5 kB at most, and both sides 25 kB."""
+    """A minute of frames that arrive within 4 ms of their time takes 12.5 kB at most, and both sides 25 kB."""
     came = [(3600 + t + 0.004 * ((index * 7) % 5) / 5, 10**9 + at) for index, (t, at) in enumerate(even(3000))]
     assert sum(len(encode(row)) for row in frames_of(*came)) < 12_500
 
@@ -180,14 +182,14 @@ def test_each_frame_is_told_to_10_ms(jitter):
 
 
 def test_a_burst_is_a_stretch_of_its_own():
-    """What came at once is told so, and what came evenly before it, too."""
+    """Frames that arrive at once are a stretch of their own, and so are even frames before them."""
     burst = [(0.5 + 0.0001 * index, 500 + 20 * index) for index in range(20)]
     first, second = frames_of(*even(25), *burst)
     assert (first["until"], first["frames"], second["t"], second["frames"]) == (0.5, 26, 0.5001, 19)
 
 
 def test_what_is_left_of_a_stretch_that_was_interrupted():
-    """The row says what was heard of it, and when that came."""
+    """The row has the heard part of the stretch, and the time of its end."""
     (row,) = frames_of(*even(50))
     assert before(row, 2000) == row
     assert before(row, 0) is None
@@ -258,7 +260,7 @@ def test_long_strings_are_cut_and_say_so():
 
 
 def test_the_function_of_the_application_is_last():
-    """The function gets what would be written, and may leave a row out."""
+    """The function gets the row as it would be written, and may leave it out."""
     seen = []
 
     def redact(row):
@@ -279,7 +281,7 @@ def test_numbers_that_json_lacks_become_null():
 
 @pytest.mark.parametrize("text", ["{", b"\xff", "[" * 5000 + "]" * 5000, '{"data":' + "[" * 200 + "]" * 200 + "}"])
 def test_messages_that_cannot_be_shown_safely_are_counted(text):
-    """Of what cannot be parsed, nothing is kept that might hold a secret."""
+    """No part of an unparsable message is kept, since it might hold a secret."""
     row = message_row(0.0, "in", text)
     assert row["message"] is None
     assert row["skipped"].startswith(f"{len(text)} bytes")

@@ -1,4 +1,4 @@
-"""What messages to the bot say to its language model."""
+"""The text in messages to the bot that reaches its language model."""
 
 from __future__ import annotations
 

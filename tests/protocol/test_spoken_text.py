@@ -32,18 +32,18 @@ def test_words_that_do_not_come_next() -> None:
     """Words that are not the next ones of the text do not move the cursor."""
     text = text_of("a" * 60, " end")
     assert not text.speak("other")
-    assert not text.speak("end")  # too far ahead to be what is spoken now
+    assert not text.speak("end")  # too far ahead for the current words
     assert text.spoken == ""
 
 
 def test_forty_letters_may_be_skipped() -> None:
-    """Words come next if at most 40 letters lie between, which filters may have taken out."""
+    """Words count as next if at most 40 letters lie between, which filters may have removed."""
     assert text_of("a" * 40, " end").speak("end")
     assert not text_of("a" * 41, " end").speak("end")
 
 
 def test_a_text_that_grows_behind_the_cursor() -> None:
-    """A cursor that is set far ahead is at the end of the text, and what is written after that is still due."""
+    """A cursor that is set far ahead stays at the end of the text, and later text is still due."""
     text = text_of("Yes.")
     text.speak_until(50)
     text.write(" No.")
@@ -73,7 +73,7 @@ def test_letters_without_case() -> None:
 @given(st.text(), st.integers(0))
 @example("abc\u0345", 3)  # no letter, but without case it is one
 def test_any_text(text: str, letters: int) -> None:
-    """What was spoken is the beginning of the text, however far that is."""
+    """The spoken text is the start of the text, at any length."""
     cursor = text_of(text)
     cursor.speak_until(letters)
     assert text.startswith(cursor.spoken)

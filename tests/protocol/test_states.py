@@ -16,7 +16,7 @@ S = TransportState
 
 
 def test_the_way_of_a_session() -> None:
-    """The documented order of states is possible, and the way back to the beginning."""
+    """The documented order of states is possible, and so is the way back to the first one."""
     way = [
         S.DISCONNECTED,
         S.INITIALIZING,

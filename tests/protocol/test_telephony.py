@@ -63,7 +63,9 @@ class Captured:
 
 
 def captured(name: str, sender: str) -> list[Captured]:
-    """Return what one side of the captured call sent, with payloads of their lengths; the captures have them cut."""
+    """Return the messages that one side of the captured call sent, with payloads of their full lengths; the captures
+    cut them.
+    """
     lines = (Path(__file__).parent / "calls" / f"{name}.jsonl").read_text().splitlines()
     entries = [json.loads(line, object_hook=_whole) for line in lines]
     return [Captured(sender, entry["m"]) for entry in entries if entry["from"] == sender and "event" in entry["m"]]
@@ -88,7 +90,7 @@ def call_of(name: ProviderName, **changes: Any) -> PhoneCall:
 
 
 def shape(document: dict[str, Any], path: str = "") -> dict[str, str]:
-    """Return the types of all values by their paths; what an application names is one value."""
+    """Return the types of all values by their paths; an application's own data is one value."""
     found: dict[str, str] = {}
     for key, value in document.items():
         if isinstance(value, dict) and "arameters" not in key:
@@ -163,7 +165,7 @@ def test_the_captured_call_is_found(name: ProviderName) -> None:
 
 @each_provider
 def test_the_captured_provider_is_read(name: ProviderName) -> None:
-    """Audio and keys are read, and what says nothing to a bot is none."""
+    """Audio and keys are read, and messages without a meaning for bots give none."""
     provider, keys, sizes = PROVIDERS[name], "", set()
     for each in captured(name, "network"):
         said = provider.read_caller(each.text)
@@ -205,7 +207,7 @@ def test_each_codec_is_told(name: ProviderName) -> None:
 
 @each_provider
 def test_messages_round_trip(name: ProviderName) -> None:
-    """What one side writes the other reads, in both directions."""
+    """Messages written by one side are read by the other, in both directions."""
     provider, call = PROVIDERS[name], call_of(name)
     writer = CallWriter(call, 0.0)
     assert provider.read_bot(provider.bot_audio(call, b"\0\xff")) == CallAudio(b"\0\xff")
@@ -246,7 +248,7 @@ BAD_MEDIA = [
 @each_provider
 @pytest.mark.parametrize("text", NO_MESSAGES, ids=range(len(NO_MESSAGES)))
 def test_no_messages(name: ProviderName, text: str | bytes) -> None:
-    """What is no JSON object is refused, and tells of no call."""
+    """Data that is not a JSON object is refused, and starts no call."""
     for read in (PROVIDERS[name].read_bot, PROVIDERS[name].read_caller):
         with pytest.raises(ProtocolError):
             read(text)
@@ -369,6 +371,6 @@ def test_numbers_count_with_plivo() -> None:
 
 @each_provider
 def test_nothing_private_is_shown(name: ProviderName) -> None:
-    """The repr of a call has neither its numbers nor its parameters."""
+    """The repr of a call shows no numbers and no parameters."""
     assert "1555" not in repr(call_of(name))
     assert "gold" not in repr(call_of(name))

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.inside
     ],
 )
 def test_what_is_not_printable_becomes_blanks(text: str, line: str) -> None:
-    """A line has blanks in place of what a terminal would obey, or what would forge a line of a log."""
+    """A line has blanks in place of control characters, which a terminal would obey or which forge a line of a log."""
     assert one_line(text) == line
 
 

@@ -241,7 +241,7 @@ def with_a_database(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def test_functions_that_can_be_called() -> None:
-    """What a decorator adds to the call is not asked of the caller, and annotations are not evaluated."""
+    """Arguments that a decorator adds to the call are not required of the caller, and annotations are not evaluated."""
     rule = rules.function_taking("event")
     rule.check(where=with_a_database(lambda _database, _event: None))
     rule.check(where=Decided().decide)
@@ -266,5 +266,5 @@ def test_a_function_is_named_without_what_it_holds() -> None:
 
 @pytest.mark.parametrize("function", [generator_function, coroutine_function, functools.partial(coroutine_function), 5])
 def test_what_is_no_function(function: Any) -> None:
-    """What runs nothing when it is called is none, however it is told."""
+    """An object that runs nothing when it is called is no function."""
     assert not rules.is_function(function)

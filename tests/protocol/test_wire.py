@@ -122,11 +122,11 @@ Oracle = build_oracle()
 
 @given(frames)
 def test_round_trip(frame: Frame) -> None:
-    """Every frame comes back as it was encoded."""
+    """Every frame is decoded to an equal one."""
     assert decode(encode(frame)) == frame
 
 
-# Where lengths begin to take a byte more: of the text, of the message around it, and of both.
+# Where lengths take a byte more: of the text, of the message around it, and of both.
 BORDERS = [0, 1, 125, 126, 127, 128, 16_379, 16_380, 16_381, 16_383, 16_384, 2_097_147, 2_097_152]
 
 
@@ -154,12 +154,12 @@ def test_what_is_seen_at_a_glance_is_what_is_read(frame: Frame, data: st.DataObj
 
 
 def test_a_message_that_is_not_utf_8_is_not_seen_at_a_glance() -> None:
-    """What is wrong with it is left to `decode()` to tell."""
+    """The quick match leaves the error to `decode()`."""
     assert match_message_frame(encode_message(b"\xff\xfe")) is None
 
 
 def read_by_oracle(wire: bytes) -> Frame | type[ProtocolError] | None:
-    """Return what protobuf reads."""
+    """Return protobuf's result."""
     try:
         oracle = Oracle.FromString(wire)
     except DecodeError:
@@ -177,7 +177,7 @@ def read_by_oracle(wire: bytes) -> Frame | type[ProtocolError] | None:
 
 @given(st.lists(frames, min_size=1, max_size=3), st.data())
 def test_damaged_frames_are_read_as_the_oracle_reads_them(several: list[Frame], data: st.DataObject) -> None:
-    """Bytes of one frame or several, overwritten here and there, mean what they mean to protobuf, or are refused.
+    """Bytes of one frame or several, overwritten here and there, are read as by protobuf, or are refused.
 
     Groups are refused, which proto3 does not have and protobuf skips.
     """
@@ -320,7 +320,7 @@ def test_unknown_fields_are_skipped() -> None:
     ],
 )
 def test_undecodable_bytes_are_a_protocol_error(wire: bytes, why: str) -> None:
-    """Bytes that are no frame, or hold text that is not UTF-8, raise ProtocolError, which says what is wrong."""
+    """Bytes that are no frame, or hold text that is not UTF-8, raise ProtocolError, which names the mistake."""
     with pytest.raises(ProtocolError, match=f"Cannot decode a frame of {len(wire)} bytes: {why}"):
         decode(wire)
 

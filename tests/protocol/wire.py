@@ -1,8 +1,8 @@
 """Messages of every kind, as bots send them and take them: the lines of wire.jsonl.
 
 Each line has the release of Pipecat that it belongs to, who sends it, whether it was seen on the wire of a running bot
-(or else read in the sources), and the message itself. What Pipecat has no class for is "read", though an application
-can send it by hand: its form would be the application's.
+(or else read in the sources), and the message itself. Messages without a class in Pipecat are "read", though an
+application can send them by hand: their form would be the application's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rtvi_sync.protocol.dialects import VERSIONS, Version
 
 @attrs.frozen
 class Example:
-    """One line of the file; its fields are those of the line."""
+    """One line of the file; the fields are the line's."""
 
     pipecat: str
     sender: str

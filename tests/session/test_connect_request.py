@@ -64,7 +64,7 @@ class TestDefaultRequest:
         assert request.headers["user-agent"] == f"rtvi_sync/{rtvi_sync.__version__}"
 
     def test_mappings_that_are_no_dicts(self, server: ScriptedServer) -> None:
-        """What is a mapping of another type is sent as an object."""
+        """A mapping that is not a dict is sent as an object."""
         server.answers["/connect/"] = Answer({})
         given = {"headers": {"X-Mine": "1"}, "request_data": {"user": "ada"}, "services": {"llm": "together"}}
         params = {name: MappingProxyType(value) for name, value in given.items()}
@@ -106,7 +106,7 @@ class TestDefaultRequest:
         assert server.requests == []
 
     def test_params_are_read_afresh(self, server: ScriptedServer) -> None:
-        """What is changed between two connects is in the second request, replaced params too."""
+        """Changes between two connects are in the second request, also if the params are replaced."""
         server.answers["/connect/"] = server.answers["/other/"] = Answer({})
         client = memory_client(params={"base_url": server.url, "request_data": {"n": 1}})
         with client:
@@ -144,7 +144,7 @@ class TestDefaultRequest:
 
     @pytest.mark.parametrize("given", [{"ws_url": "ws://x"}, {}])
     def test_no_request_with_connection_params(self, server: ScriptedServer, given: dict[str, Any]) -> None:
-        """What the caller has already is used as it is, and a custom handler is not called either."""
+        """Connection params from the caller are used unchanged, and a custom handler is not called either."""
         client = memory_client(
             params={"base_url": server.url}, custom_connect_handler=lambda *_: pytest.fail("it was called")
         )
@@ -253,7 +253,7 @@ class TestHandler:
         assert seen == [None]
 
     def test_clear_does_not_end_the_deadline(self) -> None:
-        """`clear()` ends the handler's own limit; that of `connect()` runs on until the bot is ready."""
+        """`clear()` ends the handler's own limit; the limit of `connect()` runs on until the bot is ready."""
 
         def handler(params: RTVIClientParams, timeout: ConnectTimeout, abort: AbortController) -> Any:
             timeout.clear()
@@ -339,7 +339,7 @@ class TestHandler:
         assert controller[0].abort() is False
 
     def test_abort_with_a_reason(self) -> None:
-        """A reason of the program's own is what `connect()` raises."""
+        """If the program aborts with an exception of its own, `connect()` raises it."""
 
         def handler(params: RTVIClientParams, timeout: ConnectTimeout, abort: AbortController) -> Any:
             abort.abort(StartBotError("the user has changed his mind"))
@@ -425,7 +425,7 @@ class TestHandler:
 
 
 def test_a_hanging_function_given_to_on_abort(limits: Callable[..., None]) -> None:
-    """Invariant "connect": what the program's own code does while an attempt is abandoned cannot keep it for ever."""
+    """Invariant "connect": the program's code that runs when an attempt is abandoned cannot block it for ever."""
     limits(teardown=0.5)
     release = threading.Event()
 

@@ -1,4 +1,4 @@
-"""How sessions end: on which threads, in which order, how fast, and what is left."""
+"""How sessions end: on which threads, in which order, how fast, and with which leftovers."""
 
 from __future__ import annotations
 
@@ -209,8 +209,9 @@ class TestDisconnect:
 class TestLimits:
     @pytest.mark.usefixtures("short")
     def test_a_transport_that_hangs(self, caplog: pytest.LogCaptureFixture) -> None:
-        """`disconnect()` returns in time, `disconnected` is delivered, the stack of what hangs is logged, and the
-        client can connect again."""
+        """`disconnect()` returns in time, `disconnected` is delivered, the stack of the hanging thread is logged, and
+        the client can connect again.
+        """
         client = memory_client()
         transport = transport_of(client)
         real = transport.disconnect
@@ -256,8 +257,9 @@ class TestLimits:
 
     @pytest.mark.usefixtures("short")
     def test_a_handler_that_does_not_return(self, caplog: pytest.LogCaptureFixture) -> None:
-        """At the limit its stack is logged, once, and the events of its session are dropped; those of the next session
-        are not."""
+        """At the limit the handler's stack is logged, once, and the events of its session are dropped; the next
+        session's events are delivered.
+        """
         client = memory_client()
         entered, release = threading.Event(), threading.Event()
         heard: list[Any] = []
@@ -333,7 +335,7 @@ class TestLimits:
 
 class TestPoliteClose:
     def test_the_bot_sees_a_normal_close(self) -> None:
-        """`disconnect()` says goodbye: the server sees close code 1000, and what was sent before arrives."""
+        """`disconnect()` says goodbye: the server sees close code 1000, and all earlier messages arrive."""
 
         def keep_to_itself(session: Any, message: Any) -> bool:
             return bool(message["type"] == "client-message")

@@ -1,4 +1,4 @@
-"""Handlers and signals: who is called, with what, in which order, and what happens when one misbehaves."""
+"""Handlers and signals: their arguments, their order, and the effect of a handler that fails."""
 
 from __future__ import annotations
 
@@ -188,7 +188,9 @@ class TestRegistration:
         assert heard == [1, "raising", 2, 3]
 
     def test_off(self, client: RTVIClient) -> None:
-        """Takes off one handler, bound methods included, or all of an event; what is not there is no error."""
+        """`off()` removes one handler, bound methods included, or all of an event; removing a missing one is no
+        error.
+        """
 
         class Listener:
             heard: list[Any] = []  # noqa: RUF012
@@ -235,7 +237,7 @@ class TestRegistration:
         assert heard == [1]
 
     def test_handlers_outlive_sessions(self) -> None:
-        """What is registered once is called in every session."""
+        """A handler that is registered once is called in every session."""
         client = memory_client()
         heard: list[Any] = []
         client.on("bot_ready", lambda: heard.append("ready"))
@@ -304,7 +306,7 @@ class TestOrder:
         assert heard == ["bot_llm_started", "bot_llm_text", "bot_llm_stopped"] * 50
 
     def test_a_blocking_handler_holds_up_its_client_only(self, client: RTVIClient) -> None:
-        """Another client's handlers run meanwhile, and so do requests of the same client."""
+        """Another client's handlers run while one blocks, and so do requests of the same client."""
         release = threading.Event()
         blocked = threading.Event()
 
@@ -339,7 +341,7 @@ class TestOrder:
 class TestPayloads:
     @pytest.mark.parametrize("data", [{"any": ["json", 1, None]}, "just a string", 5, None, [], False])
     def test_server_message_is_any_json(self, client: RTVIClient, data: Any) -> None:
-        """`server_message` hands over what the bot sent, whatever it is."""
+        """`server_message` hands over any JSON value that the bot sends."""
         with client.events("server_message", timeout=GUARD) as stream:
             say(client, data)
             assert next(stream).data == data
@@ -351,7 +353,7 @@ class TestPayloads:
             assert next(stream).data == RTVIMessage("from-the-future", {"a": 1}, None)
 
     def test_malformed_payload(self, client: RTVIClient, caplog: pytest.LogCaptureFixture) -> None:
-        """Data of the wrong shape becomes `unknown_message` and a warning that says what is wrong."""
+        """Data of the wrong shape becomes `unknown_message` and a warning that names the mistake."""
         with client.events(timeout=GUARD) as stream:
             bot_says(client, "bot-llm-text", {"text": 5})
             event = next(stream)
@@ -368,7 +370,7 @@ class TestPayloads:
         assert 10 <= len([r for r in caplog.records if r.levelno >= logging.WARNING]) <= 30
 
     def test_what_nobody_listens_to_is_not_queued(self) -> None:
-        """An event without a handler is neither queued nor decoded."""
+        """An event without a handler is not queued, and its data is not decoded."""
         with memory_client(max_queued_events=1) as client:
             for _ in range(1000):
                 bot_says(client, "bot-llm-text", {"text": 5})
@@ -376,7 +378,7 @@ class TestPayloads:
             assert client.state is TransportState.READY
 
     def test_payloads_are_frozen(self, client: RTVIClient) -> None:
-        """A handler cannot change what the next one gets."""
+        """A handler cannot change the payload of the next one."""
         with client.events("bot_llm_text", timeout=GUARD) as stream:
             bot_says(client, "bot-llm-text", {"text": "hi"})
             data = next(stream).data

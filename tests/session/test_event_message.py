@@ -44,7 +44,7 @@ def test_it_is_the_message(heard):
 
 
 def test_it_counts_like_any_other_attribute(heard):
-    """Events compare, print, copy and pickle as if the message had been there from the beginning."""
+    """Events compare, print, copy and pickle with their message as with any other attribute."""
     event = heard[0]
     by_hand = Event(type=RTVIEvent.USER_TRANSCRIPT, data=event.data, received_at=event.received_at, message=MESSAGE)
     assert pickle.loads(pickle.dumps(heard[1])).message == MESSAGE

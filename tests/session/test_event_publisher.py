@@ -22,7 +22,7 @@ STEPS = [
 
 
 class Bus:
-    """The client of a bus whose events the test delivers, and what its handlers have heard."""
+    """The client of a bus whose events the test delivers, and the calls of its handlers."""
 
     def __init__(self) -> None:
         self.bus = EventBus(self, manual=True, max_events=100, max_bytes=1000)
@@ -74,8 +74,9 @@ def test_an_attempt_takes_no_step_while_its_session_ends() -> None:
 
 
 def test_a_session_that_ends_just_now_is_not_connected() -> None:
-    """A session whose end comes between the state `connected` and the event `connected` has neither this event nor
-    `disconnected`."""
+    """A session that ends between the state `connected` and the event `connected` publishes no `connected` and no
+    `disconnected`.
+    """
     bus = Bus()
     publisher = bus.publisher(*STEPS)
 
@@ -104,7 +105,7 @@ def test_of_measured_values_the_last_one_is_delivered(rounds: int) -> None:
 
 
 def test_nothing_follows_the_end() -> None:
-    """After the last event of a failed attempt neither a state nor a call is queued, and no event is delivered."""
+    """After the last event of a failed attempt no state and no call is queued, and no event is delivered."""
     bus = Bus()
     publisher = bus.publisher(*STEPS)
     publisher.finish(1, CloseInfo(initiator="network"), None, 0.0, in_connect=True)

@@ -74,7 +74,7 @@ class TestEvents:
             ]
 
     def test_context_manager(self) -> None:
-        """After the block nothing is collected any more; iterating on yields what had come."""
+        """After the block no events are collected; iterating on yields the earlier ones."""
         with memory_client() as client:
             with client.events("server_message", timeout=GUARD) as stream:
                 say(client, 1)
@@ -84,7 +84,7 @@ class TestEvents:
             assert waiting_calls(client) == 0
 
     def test_it_ends_with_the_session(self) -> None:
-        """The iterator hands out what came before the end, `disconnected` last, and stops."""
+        """The iterator returns the events until the end, `disconnected` last, and stops."""
         client = memory_client()
         client.connect()
         stream = client.events(timeout=GUARD)
@@ -161,7 +161,7 @@ class TestEvents:
             assert next(stream).data == 1
 
     def test_close_ends_the_wait_for_another_session(self) -> None:
-        """After close() no session can come, so a call that waits for one raises."""
+        """After close() no session can start, so a call that waits for one raises."""
         client = memory_client()
         iterating = waiting(client, lambda: list(client.events()))
         awaiting = waiting(client, lambda: client.wait_for("bot-ready"))
@@ -172,7 +172,7 @@ class TestEvents:
 
     @pytest.mark.parametrize("was_connected", [True, False])
     def test_after_close(self, was_connected: bool) -> None:
-        """A stream that is opened when no session can come any more ends at once."""
+        """A stream that is opened when no session can start any more ends at once."""
         client = memory_client()
         if was_connected:
             client.connect()
@@ -191,8 +191,9 @@ class TestEvents:
             assert reading.get() == []
 
     def test_handlers_of_earlier_events_have_returned(self) -> None:
-        """When an event is handed out, every handler of earlier events has returned, and those of the same one may
-        still run."""
+        """When an event is returned, every handler of earlier events has returned; handlers of the same event may still
+        run.
+        """
         with memory_client() as client:
             order: list[Any] = []
             release = threading.Event()
@@ -326,7 +327,7 @@ class TestWaitFor:
 
     @pytest.mark.parametrize("event", ["server_message", "disconnected"])
     def test_the_session_has_ended_already(self, event: str) -> None:
-        """What could only come in a session that is over is not waited for."""
+        """A wait for an event of a session that has ended raises `DisconnectedError` at once."""
         client = memory_client()
         client.connect()
         transport_of(client).end(CloseInfo(code=1012, reason="restart", initiator="server"))
@@ -340,7 +341,7 @@ class TestWaitFor:
             assert call.get().data == 1
 
     def test_the_beginning_may_be_awaited_before(self) -> None:
-        """What begins a session may be waited for before there is one, after an earlier one too."""
+        """Events of a session's start may be waited for before the session, also after an earlier session."""
         client = memory_client()
         for _ in range(2):
             call = waiting(client, lambda: client.wait_for("bot_ready", timeout=GUARD))
@@ -366,7 +367,7 @@ class TestWaitFor:
 
 
 def test_the_end_never_slips_by() -> None:
-    """However the end of a session and the beginning of a wait fall together, the wait comes to an end."""
+    """A wait ends even if it starts at the moment in which the session ends."""
     for attempt in range(100):
         client = memory_client()
         client.connect()

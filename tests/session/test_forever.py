@@ -73,7 +73,7 @@ def test_the_first_connect_waits_for_the_server(port: int, kiosk: RTVIClient) ->
 
 
 def test_what_listens_before_the_server_is_there_hears_its_bot(port: int, kiosk: RTVIClient) -> None:
-    """An attempt that fails ends neither `events()` nor `wait_for()` nor `wait()`."""
+    """A failed attempt does not end `events()`, `wait_for()` or `wait()`."""
     attempts: list[object] = []
     kiosk.on("reconnecting", attempts.append)
     stream = kiosk.events("bot-transcription", timeout=GUARD)
@@ -93,7 +93,7 @@ def test_what_listens_before_the_server_is_there_hears_its_bot(port: int, kiosk:
 
 
 def test_what_a_caller_said_meanwhile_reaches_the_bot(port: int) -> None:
-    """What was pushed before the first attempt is sent when a later one has led to a bot, or a later `connect()`."""
+    """Speech pushed before the first attempt is sent when a later one, or a later `connect()`, has reached a bot."""
     caller, voice = PushSource(16_000), b"\1\2" * 3200
     caller.push(voice)
     url = f"http://127.0.0.1:{port}"

@@ -147,7 +147,9 @@ class TestResults:
         "arguments", [{"q": "x" * 2000}, {"q": float("nan")}, {"q": "\ud800"}], ids=["large", "nan", "surrogate"]
     )
     def test_arguments_that_cannot_be_sent_back(self, client: RTVIClient, arguments: Any) -> None:
-        """A bot may say what the client cannot: then the result says why, and without them."""
+        """A bot may send arguments that the client cannot send back: the result then gives the reason, and omits
+        them.
+        """
         heard = errors(client)
         transport_of(client).max_message_size = 1000
         client.register_function_call_handler("tool", lambda call: "fine")
@@ -219,7 +221,7 @@ class TestFailures:
         until(lambda: heard)
 
     def test_a_long_error(self, client: RTVIClient) -> None:
-        """What the bot is told is bounded."""
+        """The error text that the bot receives is bounded."""
 
         def function(call: FunctionCall) -> None:
             raise ValueError("x" * 10_000)
@@ -230,7 +232,7 @@ class TestFailures:
         assert len(result["error"]) <= 500
 
     def test_what_cannot_be_registered(self, client: RTVIClient) -> None:
-        """A coroutine function would never run, and what is no function cannot."""
+        """A coroutine function, which would never run, and an object that is not a function cannot be registered."""
 
         async def function(call: FunctionCall) -> None: ...
 
@@ -290,7 +292,7 @@ class TestBesideTheLane:
         release.set()
 
     def test_several_at_once(self, client: RTVIClient) -> None:
-        """Each call has a thread of its own; the result of a later one may come first."""
+        """Each call has a thread of its own; the result of a later one may be sent first."""
         slow, quick = Held("slow"), Held("quick")
         client.register_function_call_handler("slow", slow)
         client.register_function_call_handler("quick", quick)
@@ -324,7 +326,7 @@ class TestBesideTheLane:
         assert len([r for r in caplog.records if "still running" in r.message]) == 1
 
     def test_too_many_of_much(self, client: RTVIClient, limits: Callable[..., None]) -> None:
-        """The errors of calls that are refused count in the queue with what the calls hold."""
+        """The errors of refused calls count in the queue, with the data that the calls hold."""
         limits(function_calls=0)
         client.register_function_call_handler("tool", lambda call: None)
         held = Held()
@@ -392,7 +394,7 @@ class TestAnnouncements:
 
     @pytest.mark.parametrize("order", [(IN_PROGRESS, DEPRECATED), (DEPRECATED, IN_PROGRESS)])
     def test_both(self, client: RTVIClient, order: tuple[str, ...]) -> None:
-        """A call that is announced twice runs once, also when its function has ended meanwhile."""
+        """A call that is announced twice runs once, even if its function has ended before the second announcement."""
         client.register_function_call_handler("tool", lambda call: "done")
         for type_ in order:
             bot_says(client, type_, {"function_name": "tool", "tool_call_id": "1", "args": {}, "arguments": {}})
@@ -456,7 +458,7 @@ class TestAnnouncements:
     )
     @pytest.mark.parametrize("type_", [IN_PROGRESS, DEPRECATED])
     def test_malformed(self, client: RTVIClient, type_: str, data: Any) -> None:
-        """What makes no sense calls nothing and ends nothing."""
+        """A malformed call runs no function, and the session goes on."""
         client.register_function_call_handler("tool", lambda call: "done")
         bot_says(client, type_, data)
         call(client, "2")
@@ -474,8 +476,9 @@ class TestAnnouncements:
 
 class TestRegistry:
     def test_default(self, client: RTVIClient) -> None:
-        """The function without a name gets what the client is asked for and has none of its own, and not what the bot
-        may be running itself."""
+        """The function without a name gets calls for this client that no other function handles. It does not get calls
+        that the bot may be running itself.
+        """
         client.register_function_call_handler("own", lambda call: "own")
         client.register_function_call_handler(None, lambda call: f"default of {call.function_name}")
         call(client, "1", "own", DEPRECATED)
@@ -620,7 +623,7 @@ class TestTheEnd:
         client.disconnect()
 
     def test_one_that_waits_for_the_bot(self) -> None:
-        """What it waits for fails with the session, and so it ends, too."""
+        """The wait of a function fails with the session, and so the function ends, too."""
         client = memory_client()
         failures: list[BaseException] = []
         entered = threading.Event()
@@ -683,7 +686,7 @@ class TestManualMode:
             assert results(client, 2) == ["done", "done"]
 
     def test_failures(self) -> None:
-        """What it raises is told as anywhere; an exit is the program's own."""
+        """A function's error is reported like any handler's; an exit is the program's own."""
         client = memory_client(events="manual")
         heard = errors(client)
         raised: list[BaseException] = [ValueError("x"), SystemExit(3)]
@@ -703,7 +706,7 @@ class TestManualMode:
             assert results(client, 2) == [{"error": "ValueError: x"}, {"error": "SystemExit: 3"}]
 
     def test_blocking_calls(self) -> None:
-        """A function may ask the bot; what it cannot wait for is refused at once, as in handlers."""
+        """A function may ask the bot; a wait that would deadlock is refused at once, as in handlers."""
         client = memory_client(events="manual")
         found: list[Any] = []
 
@@ -751,7 +754,7 @@ class TestManualMode:
 class TestFork:
     @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
     def test_while_one_runs(self) -> None:
-        """The child has neither the session nor its functions, and leaves them alone."""
+        """The child has no session and no functions, and leaves the parent's alone."""
         held = Held()
         with memory_client() as client:
             client.register_function_call_handler("tool", held)

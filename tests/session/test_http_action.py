@@ -68,7 +68,7 @@ class Turn:
         self.id = self.action["id"]
 
     def begin(self) -> None:
-        """Begin an event stream."""
+        """Start an event stream."""
         self.peer.send(
             f"HTTP/1.1 200 OK\r\n{EVENTS}\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
         )
@@ -136,7 +136,7 @@ def begun(turn: Turn) -> None:
 
 
 def listen(client: RTVIClient, *events: str) -> list[tuple[str, Any]]:
-    """Return the list of what the handlers of `events` are called with, in order."""
+    """Return the list of the events and data that handlers of `events` receive, in order."""
     heard: list[tuple[str, Any]] = []
     for event in events:
         client.on(RTVIEvent(event), lambda data, event=event: heard.append((event, data)))
@@ -150,7 +150,7 @@ def act_and_settle(client: RTVIClient, heard: list[Any], count: int) -> RTVIMess
     return answer
 
 
-# -- what goes and what comes -----------------------------------------------------------------------------------------
+# -- requests and responses -------------------------------------------------------------------------------------------
 
 
 def test_an_action_is_posted_beside_the_request_data() -> None:
@@ -234,7 +234,7 @@ def test_a_result_of_the_wrong_shape(data: Any) -> None:
 
 
 def test_messages_of_others_are_skipped(caplog: pytest.LogCaptureFixture) -> None:
-    """What has another label is none of ours; data of the wrong shape is delivered as an unknown message."""
+    """A message with another label is skipped; data of the wrong shape is delivered as an unknown message."""
 
     def respond(turn: Turn) -> None:
         turn.stream({"label": "other", "type": "x"}, {}, message("bot-llm-text", 7), response(turn.id))
@@ -259,7 +259,9 @@ def test_a_result_with_another_id_is_an_event() -> None:
 
 
 def test_a_refused_action() -> None:
-    """The bot refuses within HTTP 200: the error has its message, which is an event too, and so is what follows it."""
+    """The bot refuses within HTTP 200: the error has its message. The refusal and the messages after it are events,
+    too.
+    """
 
     def respond(turn: Turn) -> None:
         turn.stream(message("error-response", {"error": "no such action"}, turn.id), text("after"))
@@ -357,7 +359,7 @@ def test_another_message_over_a_limit(caplog: pytest.LogCaptureFixture) -> None:
      ({"base_url": "http://127.0.0.1:9", "endpoints": {"action": None}}, r"endpoints\.action")],
 )  # fmt: skip
 def test_no_endpoint(params: dict[str, Any], missing: str) -> None:
-    """Without an endpoint for actions there is nothing to send one to, and the error says what to set."""
+    """Without an endpoint for actions the call is refused, and the error names the setting."""
     client = RTVIClient(params=params)
     with pytest.raises(ActionEndpointNotSetError, match=rf"connect\(\) first, or set client\.params\.{missing}"):
         client.action(RUN)
@@ -391,7 +393,7 @@ def test_a_header_that_is_not_valid() -> None:
     ],
 )
 def test_answers_of_another_shape(body: bytes, content_type: str) -> None:
-    """What is not JSON, not a message, or more than one may hold, is refused with a hint at the endpoint."""
+    """An answer that is not JSON, not a message, or too large is refused with a hint at the endpoint."""
 
     def respond(turn: Turn) -> None:
         turn.peer.answer("200 OK", body, f"Content-Type: {content_type}")
@@ -415,7 +417,7 @@ def test_answers_without_a_message(body: bytes) -> None:
 
 
 def test_a_fatal_error() -> None:
-    """A fatal error of the bot ends the turn as it would end a session; the event comes first."""
+    """A fatal error of the bot ends the turn as it would end a session; its event precedes the end."""
 
     def respond(turn: Turn) -> None:
         turn.stream(message("error", {"error": "out of order", "fatal": True}), response(turn.id))
@@ -429,7 +431,7 @@ def test_a_fatal_error() -> None:
 
 
 def test_arguments_that_are_not_json() -> None:
-    """What cannot be sent is the caller's error, and nothing is sent."""
+    """Arguments that are not JSON are the caller's error, and nothing is sent."""
     with serving(lambda turn: turn.stream()) as (client, server):
         with pytest.raises(TypeError, match=r"action\['arguments'\]\[0\]\['value'\] is an object"):
             client.action({**RUN, "arguments": [{"name": "x", "value": object()}]})
@@ -495,7 +497,7 @@ def test_a_stream_whose_next_message_does_not_come() -> None:
     """The limit passes while one message is waited for, and nothing is left behind."""
 
     def begin(client: RTVIClient, timeout: float) -> Iterator[RTVIMessage]:
-        """Return a stream whose first message has come, with the smallest limit in which it does."""
+        """Return a stream whose first message has arrived, with the smallest limit that allows it."""
         stream = client.action_stream(RUN, timeout=timeout)
         try:
             assert next(stream).data == {"text": "one"}
@@ -654,7 +656,7 @@ def test_a_forked_child() -> None:
 
 
 def test_a_handler_may_act() -> None:
-    """A handler of the same client may act: it waits for the server, and the events come after it."""
+    """A handler of the same client may act: it waits for the server, and the events follow it."""
 
     def respond(turn: Turn) -> None:
         turn.stream(response(turn.id, len(server.turns)), text(f"of {len(server.turns)}"))
@@ -690,7 +692,7 @@ def test_in_a_handler_it_waits_for_nothing_else() -> None:
 
 
 def test_several_at_once() -> None:
-    """Actions on several threads each get their own answer, though the answers come in another order."""
+    """Actions on several threads each get their own answer, in whichever order the answers arrive."""
     count = 8
     everybody = threading.Barrier(count)
 
@@ -710,7 +712,7 @@ def test_several_at_once() -> None:
 
 
 def test_beside_a_session() -> None:
-    """A session may begin while an action is under way; during the session actions go to its bot."""
+    """A session may start during an action; during the session, actions go to its bot."""
     may_end = threading.Event()
 
     def respond(turn: Turn) -> None:
@@ -777,7 +779,7 @@ def test_the_callers_client() -> None:
 
 @pytest.mark.parametrize("theirs", [False, True])
 def test_secrets(caplog: pytest.LogCaptureFixture, theirs: bool) -> None:
-    """What the URL, the headers and the request data hold is sent, and is in no log and no error."""
+    """Secrets in the URL, the headers and the request data are sent, and appear in no log and no error."""
     for name in ("", "rtvi_sync", "httpx", "httpcore"):
         caplog.set_level(logging.DEBUG, name)
 

@@ -62,7 +62,7 @@ def test_count() -> None:
 
 
 def test_only_what_is_queued() -> None:
-    """Events that handlers cause are for the next call, so that it comes to an end."""
+    """Events that handlers cause are left to the next call, so that the first one ends."""
     client, heard = manual()
     client.on("server_message", lambda n: say(client, n + 1))
     with client:
@@ -92,7 +92,7 @@ def test_timeout() -> None:
 
 
 def test_wait_for_delivers_meanwhile() -> None:
-    """`wait_for()` runs the handlers of what comes before, on the calling thread."""
+    """`wait_for()` runs the handlers of earlier events on the calling thread."""
     client, heard = manual()
 
     def speak() -> None:
@@ -131,7 +131,7 @@ def test_wait_for_times_out() -> None:
 
 
 def test_wait_for_and_the_end() -> None:
-    """What was queued before the end is still waited for; then it is `DisconnectedError`."""
+    """Events queued before the end can still be waited for; then the wait raises `DisconnectedError`."""
     client, heard = manual()
     client.connect()
     stream = client.events("bot_llm_started")
@@ -148,7 +148,7 @@ def test_wait_for_and_the_end() -> None:
 
 
 def test_disconnected_is_delivered_by_process_events() -> None:
-    """Nothing waits for delivery: `disconnect()` returns at once, `process_events()` delivers what is left."""
+    """`disconnect()` returns without waiting for delivery, and `process_events()` delivers the remaining events."""
     client, heard = manual()
     ended: list[Any] = []
     client.on("disconnected", ended.append)
@@ -164,7 +164,7 @@ def test_disconnected_is_delivered_by_process_events() -> None:
 
 
 def test_session_after_session_without_processing() -> None:
-    """What is not processed waits in order over several sessions."""
+    """Unprocessed events wait in order over several sessions."""
     client, heard = manual()
     order: list[str] = []
     client.on("bot_ready", lambda: order.append("ready"))
@@ -229,7 +229,7 @@ def test_process_events_in_thread_mode() -> None:
 
 
 class TestWhileTurnsAreFollowed:
-    """What the package queues to follow turns is nothing that the application sees."""
+    """The application does not see events that the package queues to follow turns."""
 
     def test_it_waits_for_an_event(self) -> None:
         """While turns are followed, process_events() waits until it has delivered an event to a handler."""
@@ -238,7 +238,7 @@ class TestWhileTurnsAreFollowed:
             client.turns()
             client.send_text("one")
             assert client.process_events() == 0
-            client.send_text("two")  # it has woken the call when `say()` comes
+            client.send_text("two")  # it has woken the call when `say()` runs
             timer = threading.Timer(0.05, say, (client, 1))
             timer.start()
             assert client.process_events(timeout=GUARD) == 1

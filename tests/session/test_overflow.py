@@ -1,4 +1,4 @@
-"""What happens when events come faster than they are handled."""
+"""The limits of events that arrive faster than they are handled."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def blocked_client(**options: Any) -> tuple[RTVIClient, threading.Event, list[An
 
 
 def overflowed(client: RTVIClient, release: threading.Event, ended: list[Any]) -> None:
-    """Check that the session has ended with an error, and that `disconnected` came in spite of the full queue."""
+    """Check that the session has ended with an error, and that `disconnected` was delivered in spite of the full
+    queue.
+    """
     until(lambda: session_has_ended(client))
     release.set()
     client.disconnect()
@@ -47,7 +49,7 @@ def overflowed(client: RTVIClient, release: threading.Event, ended: list[Any]) -
 
 
 def test_by_count() -> None:
-    """One event more than the queue takes ends the session with an error; `disconnected` still comes."""
+    """One event more than the queue takes ends the session with an error; `disconnected` is still delivered."""
     client, release, ended = blocked_client(max_queued_events=50)
     heard: list[Any] = []
     client.on("server_message", heard.append)
@@ -60,7 +62,7 @@ def test_by_count() -> None:
 
 
 def test_by_bytes() -> None:
-    """The bytes of what is queued are limited too."""
+    """The bytes of queued events are limited too."""
     client, release, ended = blocked_client(max_queued_bytes=100_000)
     heard: list[Any] = []
     client.on("server_message", heard.append)
@@ -75,7 +77,7 @@ def test_by_bytes() -> None:
 
 @pytest.mark.parametrize("limit", [{"max_queued_events": 50}, {"max_queued_bytes": 40_000}])
 def test_a_stream_that_is_not_read(limit: dict[str, int]) -> None:
-    """A stream has the same limits; one that is not read ends the session, and hands out what it has."""
+    """A stream has the same limits; an unread one ends the session, and returns the events that it has."""
     client = memory_client(**limit)
     ended: list[Any] = []
     client.on("disconnected", ended.append)
@@ -91,7 +93,7 @@ def test_a_stream_that_is_not_read(limit: dict[str, int]) -> None:
 
 
 def test_events_of_the_transport() -> None:
-    """What a transport says of itself is limited too, however often it says it."""
+    """A transport's own events are limited too, also if all are the same."""
     from rtvi_sync import RTVIEvent
 
     client, release, ended = blocked_client(max_queued_events=50)

@@ -29,7 +29,7 @@ class TestParams:
         assert client.params.endpoints == Endpoints(connect="start", action="action/")
 
     def test_copied(self) -> None:
-        """A list or mapping that the application changes later is not that of the client."""
+        """A list or mapping is copied, so that later changes by the application do not reach the client."""
         config, data, headers, services = [{"service": "llm", "options": []}], {"a": 1}, {"X-A": "1"}, {"llm": "a"}
         client = RTVIClient(params={"config": config, "request_data": data, "headers": headers, "services": services})
         client.params.services = services

@@ -64,7 +64,7 @@ def tried(*errors: RTVIError) -> ConnectError:
     ids=lambda value: value if isinstance(value, bool) else f"{type(value).__name__} {vars(value) or ''}",
 )
 def test_what_is_transient(error: BaseException, transient: bool) -> None:
-    """What may well get better by itself is tried again, and nothing else."""
+    """Only errors that may disappear by themselves are tried again."""
     assert is_transient(error) is transient
 
 
@@ -85,7 +85,7 @@ def test_a_certificate_that_is_refused_is_not_transient(error: BaseException, li
     [(None, None, None), (None, 9.0, 9.0), (5.0, None, 5.0), (5.0, 9.0, 5.0), (9.0, 5.0, 5.0)],
 )
 def test_an_attempt_has_the_shorter_limit(limit: float | None, left: float | None, expected: float | None) -> None:
-    """An attempt ends at the limit of the policy, or at the limit of the call if that comes first."""
+    """An attempt ends at the limit of the policy, or at the limit of the call if that is earlier."""
     policy = ReconnectPolicy(attempt_timeout=limit)
     assert limit_attempt(policy, Deadline(left)).timeout == expected
     assert limit_attempt(None, Deadline(left)).timeout == left
@@ -102,7 +102,7 @@ def test_a_policy_makes_sense(options: dict[str, Any]) -> None:
 
 
 def test_reconnect_is_a_policy() -> None:
-    """True is no policy; the message says what is."""
+    """True is no policy; the message names a valid value."""
     with pytest.raises(TypeError, match=r"ReconnectPolicy\(\)"):
         memory_client(reconnect=True)
 
@@ -136,6 +136,6 @@ def test_the_delays_double_up_to_their_maximum(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_changes_are_the_attributes() -> None:
-    """What type checkers know of `forever()` are the names and types of the attributes."""
+    """The names and types that type checkers know of `forever()` are the attributes'."""
     changes = {name: reference.__forward_arg__ for name, reference in PolicyChanges.__annotations__.items()}
     assert changes == {field.name: field.type for field in attrs.fields(ReconnectPolicy)}

@@ -43,7 +43,7 @@ def test_states_and_events_of_a_session() -> None:
 
 
 def test_bot_ready_payload() -> None:
-    """`bot_ready` carries what `connect()` returns."""
+    """`bot_ready` carries the data that `connect()` returns."""
     client = memory_client()
     ready: list[Any] = []
     client.on("bot_ready", ready.append)
@@ -63,8 +63,9 @@ def test_bot_ready_payload() -> None:
     ],
 )
 def test_disconnected_tells_how(info: CloseInfo, initiator: str) -> None:
-    """`disconnected` comes last, with code, reason and initiator; a ready session that is lost ends in
-    `disconnected`."""
+    """`disconnected` is the last event, with code, reason and initiator; a ready session that is lost ends in
+    `disconnected`.
+    """
     client = memory_client()
     heard: list[Any] = []
     client.on("disconnected", heard.append)
@@ -101,7 +102,7 @@ def test_what_is_switched_while_the_transport_is_initialized() -> None:
 
 
 def test_nothing_follows_disconnected() -> None:
-    """What a transport still says after its end, or while it ends, is no event any more."""
+    """Messages that a transport delivers while it ends, or later, cause no event."""
     client = memory_client()
     transport = transport_of(client)
     heard: list[str] = []

@@ -1,4 +1,4 @@
-"""The steps of the end of a session: their order, and what each of them is told."""
+"""The steps of the end of a session, with their order and arguments."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ class FakeTransport:
 
 
 class Recorded:
-    """A session that ends, and whose parts only record, each in one list, what is called on them.
+    """A session that ends, and whose parts only record their calls, each in one list.
 
     Args:
         ready: the bot was ready.
         opened: the session was published as connected.
         several: other attempts of the same call may follow.
-        parts: what parts return or raise, by their names: `disconnect`, `after`.
+        parts: the results or errors of parts, by their names: `disconnect`, `after`.
     """
 
     def __init__(self, *, ready: bool = True, opened: bool = True, several: bool = False, **parts: Any) -> None:

@@ -1,4 +1,4 @@
-"""The messages of one session: what is sent, what becomes of what arrives, and in which order."""
+"""The messages of one session: how they are sent and handled, and in which order."""
 
 from __future__ import annotations
 
@@ -95,13 +95,13 @@ def test_events_are_queued_before_what_follows_them(rig: Rig) -> None:
 
 
 def test_what_is_no_message_is_a_warning(rig: Rig) -> None:
-    """The rest of the batch is received all the same."""
+    """The rest of the batch is still received."""
     rig.session.receive_all(["{", text_of("server-message", 1)])
     assert rig.publisher.steps == ["Warn", "server_message", "queue"]
 
 
 def test_the_follower_is_told_in_the_order_of_the_wire() -> None:
-    """What one thread says while another one does is told, and sent, after that."""
+    """A message sent while another thread sends one is passed to the follower, and to the transport, after that one."""
     told: list[str | None] = []
 
     class Slow(Rig):
@@ -144,7 +144,7 @@ def test_a_request_without_an_answer(rig: Rig) -> None:
 
 
 def test_nothing_is_sent_unless_the_bot_is_ready(rig: Rig) -> None:
-    """What the session raises is raised, and the transport is not used."""
+    """The error of the session is raised, and the transport is not used."""
     rig.publisher.was_ready = False
     with pytest.raises(BotNotReadyError, match="not ready"):
         rig.session.send(RTVIMessage("client-message", {"t": "tell", "d": None}))

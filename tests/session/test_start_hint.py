@@ -1,4 +1,4 @@
-"""The hint of what a server offers, which it is asked for beside the request that starts a bot."""
+"""The hint at a server's endpoints, requested beside the request that starts a bot."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from anyio.from_thread import start_blocking_portal
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-#: Bytes of a result, as docs/guides/testing-bots.md has it.
+#: Bytes of a result, as docs/guides/coding-agents.md has it.
 MAX_BYTES = 8000
 
 
@@ -35,7 +35,7 @@ def command(*arguments: object) -> list[str]:
 
 @attrs.frozen
 class Answer:
-    """What a tool has returned."""
+    """The result of a tool."""
 
     text: str
     is_error: bool
@@ -74,12 +74,12 @@ class Agent:
 
     @property
     def instructions(self) -> str:
-        """What the server tells an agent about itself."""
+        """The server's instructions for an agent."""
         return self._client.instructions or ""
 
     @property
     def warnings(self) -> str:
-        """What the server has written to stderr so far."""
+        """The text that the server has written to stderr so far."""
         self._stderr.seek(0)
         return self._stderr.read()
 
@@ -105,7 +105,7 @@ class Agent:
         return answer.data
 
     def fail(self, name: str, **arguments: Any) -> dict[str, Any]:
-        """Call a tool that fails, and return its result: what is wrong, and what to do next."""
+        """Call a tool that fails, and return its result: the mistake and the next step."""
         answer = self.try_(name, **arguments)
         assert answer.is_error, answer.text
         assert answer.data["error"]

@@ -11,7 +11,7 @@ from rtvi_sync import ConnectionTimeoutError, RTVIClient
 from tests.support.clients import manager_of
 from tests.support.slowness import GUARD, LIMITS, takes
 
-# What the end of an attempt may take beyond its limit, on an idle machine, in seconds.
+# How much longer than its limit the end of an attempt may take on an idle machine, in seconds.
 TOLERANCE = 1.0
 
 

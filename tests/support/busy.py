@@ -34,7 +34,9 @@ def busy_threads(number: int) -> Iterator[None]:
 
 
 def others_compute() -> bool:
-    """Tell whether other programs take the processors from busy threads, which hold the GIL while they wait for one."""
+    """Return whether other programs take the processors from busy threads, which hold the GIL while they wait for
+    one.
+    """
     with busy_threads(2):
         began, spent = time.monotonic(), time.process_time()
         time.sleep(2.0)

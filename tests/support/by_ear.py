@@ -14,7 +14,7 @@ from tests.support.scripted_talk import RATE, tone
 from tests.support.slowness import GUARD
 
 QUESTION = BytesSource(tone(0.2), RATE)
-"""What the user says."""
+"""The user's speech."""
 
 # The quiet frames after which the user has stopped to speak.
 _QUIET_FRAMES = 5
@@ -24,13 +24,13 @@ _FRAME = 0.02
 
 
 class EarTransport(MemoryTransport):
-    """A transport without messages, to a bot that answers what it hears by `answers`.
+    """A transport without messages, to a bot that answers speech by `answers`.
 
     Args:
         transcribe: as of `Transport`.
         answers: seconds of each answer, in order; the last one is repeated. 0: it says nothing; infinity: it goes on
             until it is interrupted.
-        greeting: seconds of what it says first; 0: nothing.
+        greeting: seconds of its first speech; 0: none.
     """
 
     name = "by ear"
@@ -73,7 +73,7 @@ class EarTransport(MemoryTransport):
             self.say(next(self.answers))
 
     def tell(self, type_: str, data: Any = None) -> None:
-        """Tell the client what is heard."""
+        """Report heard events to the client."""
         self.receive(RTVIMessage(type_, data))
 
     def begin(self, seconds: float) -> None:

@@ -32,7 +32,7 @@ def launch_chromium() -> Iterator[Callable[..., Browser]]:
     with sync_playwright() as playwright:
 
         def launch(*arguments: str) -> Browser:
-            # CI runs as root, for whom Chromium's own sandbox is not to be had.
+            # CI runs as root, for whom Chromium's own sandbox is unavailable.
             browsers.append(playwright.chromium.launch(executable_path=program, args=["--no-sandbox", *arguments]))
             return browsers[-1]
 
@@ -43,5 +43,5 @@ def launch_chromium() -> Iterator[Callable[..., Browser]]:
 
 @pytest.fixture(scope="module")
 def chromium(launch_chromium: Callable[..., Browser]) -> Browser:
-    """Return a browser for the tests of a file, in which no click comes before the sound."""
+    """Return a browser for the tests of a file, in which sound needs no click."""
     return launch_chromium("--autoplay-policy=no-user-gesture-required")

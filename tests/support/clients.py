@@ -40,7 +40,7 @@ def transport_of(client: RTVIClient) -> Any:
 
 
 def bundle_of(client: RTVIClient) -> Any:
-    """Return what the transport of a client was given to connect with."""
+    """Return the bundle that the transport of a client connects with."""
     return transport_of(client).auth_bundle
 
 
@@ -55,7 +55,7 @@ def deaf_bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[Inbou
 
 
 def acting_bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[RTVIMessage]:
-    """Yield a bot that returns what an action was called with; "dead" is never answered, "nosuch" is refused."""
+    """Yield a bot that returns the arguments of an action; "dead" is never answered, "nosuch" is refused."""
     if message.type == "client-ready":
         yield RTVIMessage("bot-ready", {"version": "0.3.0", "config": []}, message.id)
     elif message.type == "action":

@@ -1,4 +1,4 @@
-"""What `rtvi-sync doctor --json` prints, and the servers that it examines, each of which goes wrong in one way."""
+"""The output of `rtvi-sync doctor --json`, and the servers that it examines, each with one fault."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Examined:
         return found.get("fail", found.get("warn", ""))
 
     def assert_first(self, first: str, finding: str, cure: str) -> None:
-        """Assert that a check is the first that is not all right, what it tells, and the exit status."""
+        """Assert which check is the first that is not all right, its report, and the exit status."""
         assert self.first == first
         check = self.checks[first]
         assert finding in check["finding"]
@@ -66,7 +66,7 @@ def start_endpoint(status: str, body: Any = None) -> Iterator[str]:
 
 @contextlib.contextmanager
 def runner(path: str, websocket: Callable[[Peer, str], object]) -> Iterator[str]:
-    """Yield the URL of a server with a start endpoint, and with a WebSocket that does what the test says."""
+    """Yield the URL of a server with a start endpoint, and with a WebSocket whose behaviour the test defines."""
 
     def serve(peer: Peer) -> None:
         head, _ = peer.read_request()
@@ -80,12 +80,12 @@ def runner(path: str, websocket: Callable[[Peer, str], object]) -> Iterator[str]
 
 
 def refuses(status: str) -> Callable[[Peer, str], None]:
-    """Return what refuses a WebSocket."""
+    """Return a handler that refuses a WebSocket."""
     return lambda peer, _: peer.answer(status)
 
 
 def closes(code: int) -> Callable[[Peer, str], None]:
-    """Return what accepts a WebSocket and closes it."""
+    """Return a handler that accepts a WebSocket and closes it."""
 
     def close(peer: Peer, head: str) -> None:
         accept(peer, head, after=close_frame(code))

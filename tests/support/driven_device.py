@@ -1,4 +1,6 @@
-"""A device whose thread is the test's: what a microphone, a speaker or a camera tells its base class, step by step."""
+"""A device whose thread is the test's: it makes the calls of a microphone, a speaker or a camera to their base class,
+step by step.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ INFO = MediaDeviceInfo(device_id="fake/desk", kind="audioinput", label="Desk")
 
 
 class DrivenDevice(Device):
-    """A device, and what it has reported.
+    """A device, and its reports.
 
     Attributes:
         told: each call of `report` and `opened`.

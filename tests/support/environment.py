@@ -1,4 +1,4 @@
-"""A fixture that hides what the environment says about proxies, credentials and certificates."""
+"""A fixture that hides the environment's proxies, credentials and certificates."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class World:
             assert not end.expired, "a thread did not come to rest"
 
     def advance(self, seconds: float) -> None:
-        """Advance the clock; what becomes due meanwhile runs at its time, in order."""
+        """Advance the clock; all that becomes due in this time runs at its time, in order."""
         target = self.time + seconds
         self.settle()
         while (due := min((s.due for s in list(self._sleepers.values())), default=math.inf)) <= target + 1e-9:

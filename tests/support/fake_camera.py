@@ -136,7 +136,7 @@ class FakeCameras:
 
 
 class Shoot:
-    """A `Camera`, with what it published and reported."""
+    """A `Camera`, with the pictures that it published and its reports."""
 
     def __init__(self, cam: Any, *, on: bool = True, **options: Any) -> None:
         self.on = on

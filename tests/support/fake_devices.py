@@ -30,11 +30,11 @@ class FakeBackend:
     """Its devices are "fake/mic_a" and "fake/mic_b", which give samples of 1000 and 2000, and two speakers.
 
     Attributes:
-        there: the devices there are; the first of a kind is the default.
-        open: the ids of what is open now.
-        opened: the ids of all that was opened, in order.
-        heard: by id of the speaker, what it was given.
-        broken: by id, what opening or using the device raises.
+        there: the available devices; the first of a kind is the default.
+        open: the ids of the open devices.
+        opened: the ids of all devices opened so far, in order.
+        heard: the written audio, by id of the speaker.
+        broken: the error of opening or using a device, by id.
         exclusive: only one microphone and one speaker may be open.
     """
 
@@ -124,7 +124,7 @@ def heard_by(session: Any) -> set[int]:
 
 
 class FakeWatch:
-    """A watch of devices that come and go, whose changes the test tells by `on_change()`."""
+    """A watch of devices that are plugged in or out, whose changes the test reports by `on_change()`."""
 
     def __init__(self, on_change: Any, list_devices: Any, *_: Any) -> None:
         self.on_change, self.list_devices, self.closed = on_change, list_devices, False

@@ -1,4 +1,4 @@
-"""A machine with speakers, in the manual time of `fake_audio`, which keeps what they play sample by sample."""
+"""A machine with speakers, in the manual time of `fake_audio`, which keeps the played audio sample by sample."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A WebRTC library that only records: a transport over it needs no network, and each step comes when a test says so."""
+"""A WebRTC library that only records: a transport over it needs no network, and the test makes each step."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def resolved(value: Any) -> Future[Any]:
 
 
 class FakePeer:
-    """A connection of which each call is recorded; see `Peer`.
+    """A connection that records each call; see `Peer`.
 
     Attributes:
         sdp: the offer.
-        texts, pcm: what was sent.
+        texts, pcm: the sent messages and audio.
         opened: resolve it to open the data channel. Without `waits` it is open at once.
         encoded: the futures of the pictures that were sent.
         closed: for how long each `close()` was polite.
@@ -95,8 +95,8 @@ class Call:
         transport: not connected.
         server: answers offers.
         size: the largest message that the bot takes.
-        peers: those that were made, in order.
-        messages, ends: what the transport has reported.
+        peers: the peers made so far, in order.
+        messages, ends: the transport's reports.
         on_made: called when a peer has been made, on the thread that makes it.
     """
 
@@ -117,7 +117,7 @@ class Call:
         return Answer({"type": "answer", "sdp": _SDP.format(size=self.size), "pc_id": f"connection {number}"})
 
     def attempt(self) -> tuple[AbortController, InThread]:
-        """Begin a session, and let another thread connect it."""
+        """Start a session, and let another thread connect it."""
         options = TransportOptions(
             client_ready=RTVIMessage("client-ready", {}, "ready"),
             on_interruption=lambda: None,

@@ -24,7 +24,7 @@ class FakeDevice:
         name: as PortAudio has it; bytes where PyAudio cannot decode it.
         inputs, outputs: channels.
         rate: its own sample rate.
-        rates, channels: what it takes; None: all.
+        rates, channels: the supported values; None: all.
         error: raised when it is opened.
         host: number of its host API.
     """
@@ -41,17 +41,17 @@ class FakeDevice:
 
 @attrs.define(eq=False)
 class FakeMachine:
-    """What the devices are at the moment, and what became of them. `module()` is to stand in for a library.
+    """The current devices, and their history. `module()` stands in for a library.
 
     Attributes:
-        devices: plug in and pull out as you like; PortAudio sees it when it begins.
+        devices: plug in and pull out as you like; PortAudio sees the changes when it starts.
         defaults: names of the default devices, by kind.
         hosts: name and type of the host APIs.
-        begun: how often PortAudio has begun.
-        alive: how many times it has begun and not ended.
+        begun: how often PortAudio has started.
+        alive: how many times it has started and not ended.
         streams: all that were ever opened.
-        crashes: what would have ended the process of the real one.
-        begin: called when PortAudio begins.
+        crashes: the calls that would have ended a process with the real one.
+        begin: called when PortAudio starts.
         lists: called when it is asked for a device.
     """
 
@@ -68,7 +68,7 @@ class FakeMachine:
 
     @contextlib.contextmanager
     def alone(self, what: str) -> Iterator[None]:
-        """Refuse what PortAudio does not stand on two threads at once."""
+        """Refuse calls on two threads at once, which PortAudio does not survive."""
         self._inside += 1
         if self._inside > 1:
             self.crashes.append(f"{what} while another thread was inside")
@@ -83,7 +83,7 @@ class FakeMachine:
         return [stream for stream in self.streams if stream.is_open]
 
     def module(self, library: str) -> Any:
-        """Return what the import of "pyaudio" or "sounddevice" finds."""
+        """Return the module that an import of "pyaudio" or "sounddevice" finds."""
         if library == "sounddevice":
             return FakeSoundDevice(self)
         machine = self
@@ -181,10 +181,10 @@ class FakePyAudio:
 
 
 class FakeStream:
-    """`pyaudio.PyAudio.Stream`: a microphone that counts, or a speaker that notes what it plays.
+    """`pyaudio.PyAudio.Stream`: a microphone that counts, or a speaker that notes the sound it plays.
 
     Attributes:
-        device, rate, channels, frames: what was opened.
+        device, rate, channels, frames: the arguments of its opening.
         played: the sound that was heard.
         queued: the sound in its buffer; `play()` has it heard.
         failing: raised by the next read or write, which closes the stream, as PyAudio does.
@@ -271,7 +271,7 @@ class FakeStream:
 
 
 class FakePortAudioError(Exception):
-    """`sounddevice.PortAudioError`, whose arguments are those of PyAudio's errors in another order."""
+    """`sounddevice.PortAudioError`, whose arguments are PyAudio's in another order."""
 
 
 def _call(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
@@ -392,7 +392,7 @@ class Owner:
         return self._pool.submit(function, *args).result(GUARD)
 
     def begin(self, function: Any, *args: Any) -> Any:
-        """Begin the call on that thread, and return its future."""
+        """Start the call on that thread, and return its future."""
         return self._pool.submit(function, *args)
 
     def close(self) -> None:
@@ -400,5 +400,5 @@ class Owner:
 
 
 def counted(start: int, frames: int) -> bytes:
-    """Return what the fake microphone hears."""
+    """Return the audio of the fake microphone."""
     return b"".join((n % 1000).to_bytes(2, "little") for n in range(start, start + frames))

@@ -1,4 +1,4 @@
-"""Runs a function in a forked child and brings back what it says."""
+"""Runs a function in a forked child and returns its result."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def in_child(function: Callable[[], Any]) -> Any:
     """
     reader, writer = os.pipe()
     with warnings.catch_warnings():
-        # That threads are lost is what these tests are about.
+        # These tests lose threads on purpose.
         warnings.simplefilter("ignore", DeprecationWarning)
         pid = os.fork()
     if pid == 0:

@@ -13,7 +13,7 @@ import pytest
 
 @pytest.fixture
 def httpx2() -> Iterator[ModuleType]:
-    """Yield httpx2, or, where it is not installed, what stands for it: httpx, imported once more by that name."""
+    """Yield httpx2, or its substitute if it is not installed: httpx, imported once more by that name."""
     if importlib.util.find_spec("httpx2") is not None:
         yield importlib.import_module("httpx2")
         return

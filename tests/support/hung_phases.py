@@ -45,10 +45,10 @@ class Hung:
 
     Attributes:
         client: made without a limit unless the test gives one.
-        phase: what the error calls it.
+        phase: its name in the error.
         reached: waits until it hangs.
         heal: makes the next `connect()` work.
-        release: lets what hangs go; None: cancelling it is our business.
+        release: releases the hanging step; None: the package cancels it.
     """
 
     client: RTVIClient
@@ -58,7 +58,7 @@ class Hung:
     release: Callable[[], Any] | None = None
 
     def connect_healed(self) -> None:
-        """Connect to what does not hang any more, however long that takes."""
+        """Connect to the healed bot, however long that takes."""
         self.heal()
         connect_within(self.client)
 
@@ -97,7 +97,7 @@ def _http(port: int, reached: Callable[[], Any], **options: Any) -> Iterator[Hun
 
 
 def knocks(port: int) -> bool:
-    """Tell whether this process waits for an answer to a SYN that it has sent to a port."""
+    """Return whether this process waits for an answer to a SYN that it has sent to a port."""
     found = psutil.Process().net_connections("tcp4")
     return any(c.status == psutil.CONN_SYN_SENT and c.raddr and c.raddr.port == port for c in found)
 

@@ -21,12 +21,12 @@ HANGS = "hangs.invalid"
 
 @attrs.define
 class Hung:
-    """What `connect()` is given, so that it hangs.
+    """A bundle with which `connect()` hangs.
 
     Attributes:
         bundle: for `connect()`.
-        step: what it waits for then.
-        cure: what the error advises.
+        step: the step that it waits for then.
+        cure: the advice in the error.
         has_answer: the bot has answered the offer, so `ice_timeout` counts.
         is_ready_phase: the connection is open, and the bot is not ready.
     """

@@ -53,7 +53,7 @@ def install_wheel(folder: Path) -> Path:
 
 
 def _run(*words: object) -> None:
-    # On the path of pip, what `pip install -e` has left in the folder of the project counts as an installed package.
+    # On pip's path, the leftovers of `pip install -e` in the project's folder count as an installed package.
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(list(map(str, words)), env=environ, capture_output=True, text=True, timeout=SECONDS)
     if done.returncode:

@@ -1,4 +1,4 @@
-"""An I/O thread of a test's own, and what is done on it."""
+"""An I/O thread of a test's own, and calls on it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def hold(io: IOThread) -> threading.Event:
 
 
 def on(io: IOThread, function):
-    """Return what `function()` returns on the I/O thread."""
+    """Return the result of `function()` on the I/O thread."""
     done, results = threading.Event(), []
 
     def command() -> None:

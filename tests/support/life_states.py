@@ -13,7 +13,7 @@ import pytest
 from rtvi_sync.client.life import FOLLOWING, Life, State
 from rtvi_sync.session.session import Session
 
-#: The methods that change what the state follows from.
+#: The methods that change the inputs of the state.
 _MOVES: tuple[tuple[type, str], ...] = (
     (Life, "_let_hold"),
     (Session, "_enter"),

@@ -11,22 +11,22 @@ import pytest
 
 # The plain name of each limit, and where the package has it. All are in seconds, unless they say otherwise.
 _PLACES = {
-    "teardown": "rtvi_sync.session.session.EndLimits.TEARDOWN",  # what `disconnect()` promises
+    "teardown": "rtvi_sync.session.session.EndLimits.TEARDOWN",  # the promise of `disconnect()`
     "stop": "rtvi_sync.session.session.EndLimits.STOP",  # how long it waits for an attempt that it has stopped
-    "exit": "rtvi_sync.concurrency.lifecycle.EXIT_LIMIT",  # what the exit of the interpreter waits for all sessions
+    "exit": "rtvi_sync.concurrency.lifecycle.EXIT_LIMIT",  # of the wait for all sessions at the interpreter's exit
     "idle_worker": "rtvi_sync.concurrency.worker_pool.IDLE_TIMEOUT",  # how long a thread without work stays
-    "config": "rtvi_sync.client.connect_steps._CONFIG_TIMEOUT",  # what a bot has to tell its config, without a limit
+    "config": "rtvi_sync.client.connect_steps._CONFIG_TIMEOUT",  # for a bot to send its config, without a limit
     "reminder": "rtvi_sync.client.connect_steps._REMINDER_INTERVAL",  # between two warnings without a limit
     "no_thread_pause": "rtvi_sync.session.session.NO_THREAD_PAUSE",  # before the end of a session asks for one again
-    "hint": "rtvi_sync.session.connect_request._HINT_TIMEOUT",  # what a server has to say what it offers
+    "hint": "rtvi_sync.session.connect_request._HINT_TIMEOUT",  # for a server to list its endpoints
     "contended_wait": "rtvi_sync.media.devices.speaker._CONTENDED_WAIT",  # until a speaker beside busy threads reopens
     "hearing": "rtvi_sync.conversation.ask._HEARING_LIMIT",  # how long a bot may not have heard a question
-    "notebook_flush": "rtvi_sync.notebook.live._FLUSH_TIMEOUT",  # what the last output has at the end
+    "notebook_flush": "rtvi_sync.notebook.live._FLUSH_TIMEOUT",  # for the last output at the end
     "function_calls": "rtvi_sync.session.function_calls.MAX_RUNNING",  # how many run at once: a number
-    "late_answers": "rtvi_sync.protocol.pending_requests._MAX_UNAWAITED",  # how many may still come: a number
+    "late_answers": "rtvi_sync.protocol.pending_requests._MAX_UNAWAITED",  # how many answers may be pending: a number
     "contract": "rtvi_sync.testing.transport_contract.LIMIT",  # how long the contract of transports waits
     "contract_rig": "rtvi_sync.testing.contract_rig.LIMIT",
-    "contract_settle": "rtvi_sync.testing.transport_contract._SETTLE",  # how long it waits for what must not stay
+    "contract_settle": "rtvi_sync.testing.transport_contract._SETTLE",  # how long it waits until leftovers are gone
     "sending_share": "rtvi_sync.session.session.EndLimits.SENDING_SHARE",  # the part in which messages may leave
     # networks
     "grace": "rtvi_sync.net.dial._GRACE",  # a wait that was aborted ends this much later by itself
@@ -63,14 +63,14 @@ _PLACES = {
     "restart_age": "rtvi_sync.media.devices.portaudio._MIN_RESTART_AGE",
     "speaker_close": "rtvi_sync.media.devices.speaker._CLOSE_TIME",
     # conversations
-    "user_lead": "rtvi_sync.conversation.audio._USER_LEAD",  # how long what the user has said is remembered
+    "user_lead": "rtvi_sync.conversation.audio._USER_LEAD",  # how long the user's speech is remembered
     "unawaited": "rtvi_sync.protocol.pending_requests._MAX_UNAWAITED",  # a count
     # tools
     "talk_answer": "rtvi_sync.cli.talk_session._ANSWER_TIMEOUT",  # until the next line of a pipe is sent
     "levels_tick": "rtvi_sync.cli.devices._TICK",
     "page_silence": "rtvi_sync.web.voice_page._SILENCE",  # after which a page that talks counts as gone
     "page_mic_window": "rtvi_sync.web.voice._MIC_WINDOW",  # in which a delay of the microphone must be needed
-    "page_socket": "rtvi_sync.web.websocket._SOCKET_TIMEOUT",  # for what a page does not read
+    "page_socket": "rtvi_sync.web.websocket._SOCKET_TIMEOUT",  # for data that a page does not read
     "event_log": "rtvi_sync.web.event_log._MAX_LOG_BYTES",  # bytes
     "scenario_end": "rtvi_sync.testing.load.many._END_TIMEOUT",
     "load_line": "rtvi_sync.testing.load.progress._LINE_INTERVAL",  # from one line of the progress to the next
@@ -78,7 +78,7 @@ _PLACES = {
     "server_pause": "rtvi_sync.testing.embedded_bot.server._PAUSE",
     # threads
     "deadline_slice": "rtvi_sync.concurrency.deadline._SLICE",  # the longest wait at once
-    "idle_end": "rtvi_sync.concurrency.lifecycle._IDLE_LIMIT",  # what idle threads have to end
+    "idle_end": "rtvi_sync.concurrency.lifecycle._IDLE_LIMIT",  # for idle threads to end
     "idle_runtime": "rtvi_sync.concurrency.runtime.IDLE_TIMEOUT",  # how long the threads of no session stay
     "worker_min_idle": "rtvi_sync.concurrency.worker_pool._MIN_IDLE_TIME",
     "worker_round": "rtvi_sync.concurrency.worker_pool._ROUND",
@@ -88,7 +88,7 @@ _PLACES = {
 
 
 def value_of(name: str) -> Any:
-    """Return what a limit is."""
+    """Return the value of a limit."""
     return pkgutil.resolve_name(_PLACES[name])
 
 
@@ -99,7 +99,7 @@ def patch(monkeypatch: pytest.MonkeyPatch, **limits: Any) -> None:
 
 
 def change(**limits: Any) -> dict[str, Any]:
-    """Change limits for good, in a process of its own; return what they were."""
+    """Change limits for good, in a process of its own; return the previous ones."""
     before = {}
     for name, value in limits.items():
         owner_name, _, constant = _PLACES[name].rpartition(".")

@@ -95,7 +95,7 @@ class Peer:
         self.send("\r\n".join(lines).encode("latin-1") + body)
 
     def wait_for_end(self) -> bytes:
-        """Read until the client closes the connection; what it still sent."""
+        """Read until the client closes the connection; return the bytes it still sent."""
         received = self._read
         with contextlib.suppress(ConnectionError):
             while part := self.sock.recv(65536):
@@ -110,8 +110,8 @@ class Peer:
 class Server:
     """Serves each connection by `handler(peer)` on a thread of its own, until the `with` block ends.
 
-    What a handler raises fails the test at the end of the block, unless it is a broken connection. A handler may set
-    `reached`, to tell how far it has come.
+    An error of a handler fails the test at the end of the block, unless it is a broken connection. A handler may set
+    `reached`, to report its progress.
     """
 
     def __init__(
@@ -246,7 +246,7 @@ class Front(Server):
 
     Args:
         bot_url: of the WebSocket behind it.
-        answer: what the start endpoint answers, as JSON; `{port}` in it is replaced.
+        answer: the start endpoint's answer, as JSON; `{port}` in it is replaced.
         headers: of that answer.
         tls, host: as in `Server`.
     """

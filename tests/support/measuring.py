@@ -1,4 +1,4 @@
-"""What tests must leave alone while coverage is measured."""
+"""Code that tests must not interrupt while coverage is measured."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import os
 from types import FrameType
 from typing import Final
 
-#: Seconds after which a signal tries again that has come during the tracer.
+#: Seconds after which a signal that arrived in the tracer tries again.
 AFTER_COVERAGE: Final = 1e-4
 
 _TRACER: Final = tuple(os.path.join("coverage", name) for name in ("collector.py", "control.py", "inorout.py"))
 
 
 def in_coverage(frame: FrameType | None) -> bool:
-    """Tell whether a signal has interrupted the tracer of coverage.
+    """Return whether a signal has interrupted the tracer of coverage.
 
     An exception there would leave its lock locked, for which every thread would then wait for ever.
     """

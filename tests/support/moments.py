@@ -7,7 +7,8 @@ import importlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-#: By the name of the moment: the function of the package that runs then, and what it is about of its arguments.
+#: By the name of the moment: the function of the package that runs then, and a function that returns the subject of its
+#: arguments.
 _PLACES: dict[str, tuple[str, Callable[..., object]]] = {
     "connect() prepares to repeat itself": ("session.reconnect_policy:Retries.__init__", lambda *_, **__: None),
     "an attempt is about to make a session": (
@@ -44,12 +45,12 @@ _PLACES: dict[str, tuple[str, Callable[..., object]]] = {
 
 @contextlib.contextmanager
 def at(moment: str, call: Callable[[Callable[[], Any], Any], Any]) -> Iterator[None]:
-    """Call something, in the block, each time that a moment comes, on the thread on which it comes.
+    """Call something, in the block, each time that a moment is reached, on the thread that reaches it.
 
     Args:
         moment: by its name.
-        call: called with a function that lets the package go on, whose result it returns; and with what the moment is
-            about: the type of an event, or the number of a session.
+        call: called with a function that lets the package go on, whose result it returns; and with the moment's
+            subject: the type of an event, or the number of a session.
     """
     place, about = _PLACES[moment]
     module, _, path = place.partition(":")

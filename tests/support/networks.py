@@ -18,7 +18,7 @@ from tests.support.required import missing
 from tests.support.slowness import GUARD
 
 ROOT = Path(__file__).parents[2]
-#: The far end's addresses. Those of the near end end in 1.
+#: The far end's addresses. The near end's addresses end in 1.
 FAR_IPV4, FAR_IPV6 = "10.97.0.2", "fd97::2"
 _NEAR = ("10.97.0.1/24", "fd97::1/64")
 _numbers = itertools.count()

@@ -89,7 +89,7 @@ def own_tracks_of(peer: Any) -> list[Any]:
 
 @contextlib.contextmanager
 def held_loop() -> Iterator[Any]:
-    """Keep the asyncio loop of the package in the block: without a session it would end, and with it what is left."""
+    """Keep the asyncio loop of the package in the block: without a session it would end, and its leftovers with it."""
     loop = importlib.import_module("rtvi_sync.concurrency.loop_thread").acquire_loop()
     try:
         yield loop
@@ -108,7 +108,7 @@ def set_connect_limit(client: RTVIClient, seconds: float) -> None:
 
 
 def parts_of(client: RTVIClient) -> list[Any]:
-    """Return what a debugger shows of a client with a WebRTC transport, beside what is public."""
+    """Return the private parts that a debugger shows of a client with a WebRTC transport."""
     manager, transport = manager_of(client), transport_of(client)
     found = [manager._options, manager._network, transport._last]
     if transport._last is not None:
@@ -192,7 +192,9 @@ def portaudio_is_begun(library: str) -> bool:
 
 
 def wrap_echo_cancellation(monkeypatch: pytest.MonkeyPatch, wrap: Callable[[Any], Any]) -> None:
-    """Replace what removes the echo of a chunk of audio, and what takes what is played, by what `wrap` makes of it."""
+    """Replace the functions that remove the echo from a chunk and that take the played audio by wrappers from
+    `wrap`.
+    """
     canceller = importlib.import_module("rtvi_sync.media.devices.echo_canceller").EchoCanceller
     for name in ("cancel", "play"):
         monkeypatch.setattr(canceller, name, wrap(getattr(canceller, name)))
@@ -215,7 +217,7 @@ def socket_of(connection: Any) -> Any:
 
 @contextlib.contextmanager
 def replaced_socket(connection: Any, wrap: Callable[[Any], Any]) -> Iterator[Any]:
-    """Let a connection use, in the block, what `wrap` makes of its socket."""
+    """Let a connection use, in the block, the result of `wrap` for its socket."""
     sock = connection._sock
     connection._sock = wrap(sock)
     try:
@@ -266,5 +268,5 @@ def replace_peer(monkeypatch: pytest.MonkeyPatch, make: Callable[..., Any]) -> N
 
 
 def lease(source: Any, device: str) -> Any:
-    """Return what keeps a source from use by another session."""
+    """Return the lease that keeps a source from use by another session."""
     return importlib.import_module("rtvi_sync.media.leases").Lease(source, device)

@@ -27,7 +27,7 @@ from tests.support.threads import holding
 
 
 def waiting_calls(client: RTVIClient) -> int:
-    """Return how many streams are open: those of the application, and those of calls that wait."""
+    """Return how many streams are open, including the ones of waiting calls."""
     return len(client._bus.streams.live())
 
 
@@ -69,7 +69,7 @@ def replaces_microphone(client: RTVIClient) -> bool:
 
 
 def follows_turns(client: RTVIClient) -> bool:
-    """Return whether the client has begun to follow the turns of its sessions."""
+    """Return whether the client has started to follow the turns of its sessions."""
     return manager_of(client)._conversation is not None
 
 
@@ -137,12 +137,12 @@ LOCKS: dict[str, Callable[[RTVIClient], Any]] = {
 
 
 def collect_without_collector(client: RTVIClient) -> None:
-    """Do to the session what the collection of its client would do."""
+    """Close the session as the collection of its client would."""
     manager_of(client).watch.collected()
 
 
 def process_events(client: RTVIClient) -> bool:
-    """Deliver what is queued in manual mode; return False in the other mode, where the package does so itself."""
+    """Deliver the queued events in manual mode; return False in the other mode, where the package does so itself."""
     try:
         client.process_events(GUARD)
     except RTVIError as error:
@@ -153,7 +153,7 @@ def process_events(client: RTVIClient) -> bool:
 
 
 def behind(client: RTVIClient) -> list[object]:
-    """Return what a debugger shows behind a client: its transport, its options, its request for a bot."""
+    """Return the objects that a debugger shows behind a client: its transport, its options, its request for a bot."""
     manager = manager_of(client)
     options = getattr(manager.transport, "options", None)
     return [manager.transport, manager._network, manager._options, manager.request_for(None), options]
@@ -218,7 +218,7 @@ def queued_bytes(client: RTVIClient) -> int:
 
 
 def look_for_devices(client: RTVIClient) -> None:
-    """Let the session look whether anything listens to devices that come and go."""
+    """Let the session check whether anything listens to changes of the devices."""
     media = session_of(client).media
     media._hotplug.look(media.publisher)
 
@@ -278,7 +278,7 @@ def audio_frame(pcm: bytes, sample_rate_hz: int) -> AudioRawFrame:
 
 
 def readers_of_microphone(client: RTVIClient) -> int:
-    """Return how many read what the microphone sends."""
+    """Return the number of readers of the microphone's audio."""
     sent = session_of(client).media.sent()
     return 0 if sent is None else len(sent.readers)
 
@@ -289,7 +289,7 @@ def last_session(client: RTVIClient) -> Any:
 
 
 def listen_again(recording: RecordingSession, client: RTVIClient) -> None:
-    """Let a recording listen to the client's session, as it does when it begins while the bot becomes ready."""
+    """Let a recording listen to the client's session, as it does when it starts while the bot becomes ready."""
     recording._listen(last_session(client))
 
 

@@ -88,9 +88,9 @@ def run_python(
 
 
 def rest_of(process: subprocess.Popen[str] | WarmProcess) -> tuple[str, str]:
-    """Return what a process still prints until its end, on its standard output and error.
+    """Return the remaining output of a process until its end, on its standard output and error.
 
-    Not `communicate()`: that reads the pipe itself and misses what `readline()` has taken out of it beyond the line.
+    Not `communicate()`: that reads the pipe itself and misses the bytes that `readline()` has read beyond the line.
     """
     assert process.stdout is not None
     assert process.stderr is not None

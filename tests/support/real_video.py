@@ -56,7 +56,7 @@ def screen(monkeypatch):
     program = xvfb()
     reading, writing = os.pipe()
     server = subprocess.Popen(
-        # Without -noreset the server restarts when its last client leaves, and refuses the next one meanwhile.
+        # Without -noreset the server restarts when its last client leaves, and refuses a client during the restart.
         [program, "-displayfd", str(writing), "-screen", "0", "320x240x24", "-nolisten", "tcp", "-noreset"],
         pass_fds=[writing],
         stderr=subprocess.DEVNULL,

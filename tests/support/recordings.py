@@ -34,7 +34,7 @@ def _speech(pitch_hz: int, rate_hz: int, count: int) -> array[int]:
 
 
 class Script:
-    """A conversation that is being written down. Its methods take and give seconds since the recording began.
+    """A conversation that is being written down. Its methods take and give seconds since the recording started.
 
     Args:
         folder: where the files will be.
@@ -98,12 +98,12 @@ class Script:
         """Write a turn down: the user's words, the bot's wait, its calls and its answer.
 
         Args:
-            question, answer: what both say; "" as the question: the bot begins; as the answer: it says nothing.
+            question, answer: the words of both; "" as the question: the bot starts; as the answer: it says nothing.
             spoken: the user speaks; else types.
             wait: seconds from the end of the question to the first sound of the answer.
             calls: functions that the bot calls: name, arguments and result.
             heard: the share of the answer after which the user interrupts the bot.
-            error: what the bot reports instead of the rest of its answer.
+            error: the bot's report instead of the rest of its answer.
         """
         if question and spoken:
             length = max(0.6, len(question) / _LETTERS_A_SECOND)

@@ -1,4 +1,4 @@
-"""What becomes of a test whose real part is not here, or not on this system."""
+"""The fate of a test whose real part is missing on this machine or system."""
 
 from __future__ import annotations
 

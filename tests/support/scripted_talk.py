@@ -45,7 +45,7 @@ def written(text: str) -> list[RTVIMessage]:
 
 
 def begun(text: str) -> list[RTVIMessage]:
-    """Return how a bot begins to speak a text: the first word comes before the report."""
+    """Return the messages with which a bot starts to speak a text: the first word precedes the report."""
     _segments.pop(text, None)
     return [_progress(text, text.split(" ")[0]), RTVIMessage("bot-started-speaking", None)]
 
@@ -81,8 +81,8 @@ class TalkingBot:
 
     Args:
         reply: the answer to a text; None: only the acknowledgement, so that the test goes on with `says()`.
-        goes_on: what follows each answer.
-        greeting: what it says as soon as it is ready.
+        goes_on: the messages after each answer.
+        greeting: its speech as soon as it is ready.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class TalkingBot:
                 yield from self._speech(transport, self.greeting)
         elif message.type == "send-text":
             yield from acknowledgement(message)
-            self.questions.append(message)  # what a test lets it say now comes after that
+            self.questions.append(message)  # speech that a test releases now follows that
             text = self.reply(message.data["content"])
             if text is not None:
                 yield from self._speech(transport, text)

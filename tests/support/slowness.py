@@ -1,10 +1,10 @@
 """Time limits that hold on every machine, however slow or busy.
 
-`GUARD` ends what hangs and says nothing about speed. `takes()` holds a block to a promised time without counting what
-the machine spends on other programs: a process that computes runs beside the block, and its progress is the
-clock. On an idle machine this clock keeps real time; on a machine that is slow or busy it runs as much slower.
+`GUARD` ends a test that hangs and says nothing about speed. `takes()` holds a block to a promised time without counting
+the machine's time for other programs: a process that computes runs beside the block, and its progress is the clock. On
+an idle machine this clock keeps real time; on a machine that is slow or busy it runs as much slower.
 
-A limit of the package that the test itself has to keep, such as a ping's, is one of `LIMITS`: `at_some_limit()`.
+If a test itself has to keep a limit of the package, such as a ping's, it uses one of `LIMITS`: `at_some_limit()`.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ _ADDRESS = "RTVI_TEST_METRONOME"
 # Seconds that memory of this process alone may cost, which the clock does not see: a collection of garbage among ten
 # thousand tests, or pages that the system has to read again.
 _STALL = 0.5
-# Seconds: how long it computes without a pause once a block begins, and then the length of each burst and pause.
-# A burst is long enough to get no more of a busy machine than any other process that computes.
+# Seconds: how long it computes without a pause once a block starts, and then the length of each burst and pause. A
+# burst is long enough to get no more of a busy machine than any other process that computes.
 _WITHOUT_PAUSE, _BURST, _PAUSE = 1.0, 0.05, 0.2
 
 
@@ -68,7 +68,7 @@ class Metronome:
         self._lock = threading.Lock()
 
     def ask(self, question: bytes) -> int:
-        """Tell that a block begins (`+`) or ends (`-`), or neither (`?`); the rounds so far."""
+        """Report that a block starts (`+`), ends (`-`), or neither (`?`); return the number of rounds so far."""
         with self._lock:
             self._socket.sendall(question)
             (rounds,) = _COUNT.unpack(self._socket.recv(_COUNT.size, socket.MSG_WAITALL))
@@ -101,7 +101,7 @@ def start_metronome() -> tuple[str, subprocess.Popen[bytes]]:
 
 @functools.cache
 def _metronome_of(pid: int) -> Metronome:
-    with contextlib.suppress(KeyError, OSError):  # none yet, or that of a run that is over
+    with contextlib.suppress(KeyError, OSError):  # none yet, or one of a run that has ended
         return Metronome(os.environ[_ADDRESS])
     os.environ[_ADDRESS] = start_metronome()[0]
     return Metronome(os.environ[_ADDRESS])
@@ -116,15 +116,15 @@ class Stopwatch:
     """Times a block.
 
     Attributes:
-        took: seconds of real time from the beginning of the block to its end.
-        given: seconds that the same would have taken on an idle machine.
+        took: seconds of real time from the start of the block to its end.
+        given: seconds that the block would have taken on an idle machine.
     """
 
     took = given = 0.0
 
     @property
     def slower(self) -> float:
-        """How many times as slow as an idle one the machine was: 1 or more. What is paced by time is off by as much."""
+        """How many times as slow as an idle one the machine was: 1 or more. Paced work is off by the same factor."""
         return self.took / max(self.given, 0.001)
 
     def __enter__(self) -> Stopwatch:

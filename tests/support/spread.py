@@ -1,4 +1,4 @@
-"""Which tests run in the same process when several run them, and which begin first."""
+"""Which tests run in the same process when several run them, and which start first."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-#: Folders whose tests stay together: servers that take seconds to start are shared by all of them. Those of the first
-#: share none with those of the second, which it is in.
+#: Folders whose tests stay together: servers that take seconds to start are shared by all of them. The first folder is
+#: in the second, but shares no server with it.
 TOGETHER = ("tests/pipecat/generations", "tests/pipecat", "tests/audio")
-#: What takes longest comes first, so that no process is left alone with it in the end.
+#: The longest tests start first, so that no process is left alone with them in the end.
 LONGEST = (
     "tests/pipecat",
     "tests/audio",
@@ -32,7 +32,7 @@ def group_of(nodeid: str) -> str:
 
 
 def begin_of(nodeid: str) -> int:
-    """Return the rank of a test: lower numbers begin earlier."""
+    """Return the rank of a test: lower numbers start earlier."""
     return next((rank for rank, path in enumerate(LONGEST) if nodeid.startswith(path)), len(LONGEST))
 
 
@@ -41,7 +41,7 @@ class ByGroup(LoadScopeScheduling):
 
     def __init__(self, config: pytest.Config, log: Any = None) -> None:
         super().__init__(config, log)
-        config.option.loadscopereorder = False  # it would begin with the group that has the most tests
+        config.option.loadscopereorder = False  # it would start with the group that has the most tests
 
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid)

@@ -24,7 +24,7 @@ class Stub:
         self.set(devices=[])
 
     def set(self, **state: Any) -> None:
-        """Set what there is from now on: `devices=["desk"]`; or how it fails: `hang`, `crash`, `error`, `missing`."""
+        """Set the devices from now on: `devices=["desk"]`; or the failure: `hang`, `crash`, `error`, `missing`."""
         new = self._folder / "new"
         new.write_text(json.dumps(state))
         new.replace(self._folder / "state.json")
@@ -37,7 +37,7 @@ def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stub:
 
 
 def is_alive(pid: int) -> bool:
-    """Tell whether a process runs; a zombie does not."""
+    """Return whether a process runs; a zombie does not."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

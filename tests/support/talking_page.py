@@ -1,4 +1,4 @@
-"""A page that talks, without a browser: a WebSocket to a relay, which plays what it receives in real time."""
+"""A page that talks, without a browser: a WebSocket to a relay; it plays the received audio in real time."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ FRAME = 640  # bytes of 20 ms
 
 
 class TalkingPage:
-    """A page that talks. A thread of it receives, and answers that what it got is played after as long as that takes.
+    """A page that talks. A thread of it receives, and reports audio as played after the time that playing takes.
 
     Attributes:
-        events: what it was told, in order: names, data and ids.
+        events: the received events, in order: names, data and ids.
         audio: bytes of the bot's audio.
         rate: of this audio; None before the first.
-        plays: whether it plays what it gets, and says so.
+        plays: whether it plays the audio, and reports it.
         code: with which it was closed; None while it is open, 1006 if without a code.
     """
 
@@ -207,7 +207,7 @@ def speech(seconds: float, seed: int = 1) -> bytes:
 
 
 def share_of(said: bytes, heard: bytes) -> float:
-    """Return how much of what was said is in what was heard: the share of its frames."""
+    """Return the share of the frames of `said` that are in the heard audio."""
     frames = [said[begin : begin + FRAME // 2] for begin in range(0, len(said), FRAME // 2)]
     return sum(frame in heard for frame in frames) / len(frames)
 

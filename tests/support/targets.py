@@ -60,11 +60,11 @@ class NoLink:
 
 
 class Targets(ExitStack):
-    """Makes them; leaving the context closes what has to be closed."""
+    """Makes targets; leaving the context closes the ones that need it."""
 
     def client(self) -> RTVIClient:
         client = RTVIClient(transport=MemoryTransport())
-        client.close()  # so that no valid call begins anything
+        client.close()  # so that no valid call starts anything
         return client
 
     def measured(self) -> MeasuredClient:

@@ -1,4 +1,4 @@
-"""What tests leave alone while coverage is measured."""
+"""Signals in the tracer, which tests must not interrupt while coverage is measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clock that does not count what the machine does in addition."""
+"""The clock that does not count the machine's other work."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def own() -> Iterator[Own]:
 
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Yield the real times at which a block begins and ends, and the seconds that a metronome counts meanwhile: 2.5."""
+    """Yield the real times at which a block starts and ends, and the seconds that a metronome counts between: 2.5."""
     moments = [100.0, 110.0]
     clock = SteppedMetronome(7, 7 + round(2.5 / slowness._ROUND_SECONDS))
     monkeypatch.setattr(slowness, "metronome", lambda: clock)
@@ -106,7 +106,7 @@ def test_the_metronome_leaves_the_processor_to_tests_that_last(own: Own) -> None
         assert took <= slowness._WITHOUT_PAUSE + (end - began - slowness._WITHOUT_PAUSE) / 2
         return (second - first) / (pausing - began), (third - second) / (end - pausing)
 
-    for _ in range(5):  # other programs may begin or end meanwhile
+    for _ in range(5):  # other programs may start or end in this time
         before = computed()
         without, with_pauses = speeds()
         if with_pauses > without / 2:  # a fifth, if its pauses did not count
@@ -142,7 +142,7 @@ def test_the_metronome_counts_while_a_block_is_timed_and_rests_after(own: Own) -
 
 
 def test_a_process_that_is_gone_times_no_block(own: Own) -> None:
-    """The metronome rests when the process that has begun a block closes its connection."""
+    """The metronome rests when the process that has started a block closes its connection."""
     address = own[2]
     other = slowness.Metronome(address)
     other.ask(b"+")

@@ -1,4 +1,4 @@
-"""Several processes that share the tests: who gets what, and what they counted."""
+"""Several processes that share the tests: the distribution, and the counts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_it(number, show_table):
 
 
 def test_what_is_named_is_there() -> None:
-    """Each folder and file that is to stay together or to begin early exists."""
+    """Each folder and file that is listed to stay together or to start early exists."""
     assert [path for path in (*TOGETHER, *LONGEST) if not (ROOT / path).exists()] == []
 
 

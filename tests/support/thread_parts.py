@@ -1,4 +1,4 @@
-"""What tests of threads, queues and pools look at inside of them: the one place that knows these private names."""
+"""Private parts that tests of threads, queues and pools look at: the one place that knows these names."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def wakers_of(io: Any) -> tuple[Any, Any]:
 
 
 def slot_of(module: Any) -> Any:
-    """Return where a module keeps what all sessions share."""
+    """Return the slot in which a module keeps the part that all sessions share."""
     return module._slot
 
 
 def shared_by(module: Any) -> Any:
-    """Return what all sessions share now, or None."""
+    """Return the part that all sessions share now, or None."""
     return slot_of(module)._current
 
 
@@ -50,7 +50,7 @@ def task_pool() -> Any:
 
 
 def at_exit() -> None:
-    """Do what the exit of the interpreter does."""
+    """Do the work of the interpreter's exit."""
     lifecycle._at_exit()
 
 
@@ -75,7 +75,7 @@ def wake(io: Any) -> None:
 
 
 def replace_waker(io: Any, waker: Any) -> Any:
-    """Replace the socket that wakes a thread; return what it was."""
+    """Replace the socket that wakes a thread; return the previous one."""
     before, io._waker = io._waker, waker
     return before
 

@@ -1,4 +1,4 @@
-"""Threads and descriptors of this process: those of a test, and those of the package."""
+"""Threads and descriptors of this process: a test's own, and the package's."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def tracing(trace: Callable[[FrameType, str, Any], Any]) -> Iterator[None]:
 
 
 class InThread:
-    """Runs a function on a thread of its own, which begins at once."""
+    """Runs a function on a thread of its own, which starts at once."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self._outcome: Any = None
@@ -97,7 +97,7 @@ class InThread:
         return not self.done
 
     def get(self, timeout: float = GUARD) -> Any:
-        """Wait for the end of the function; return what it returned, or raise what it raised."""
+        """Wait for the end of the function; return its result, or raise its error."""
         self.thread.join(timeout)
         assert self.done, "the thread has not come back"
         try:
@@ -108,7 +108,7 @@ class InThread:
             self._error = None
 
     def error(self, timeout: float = GUARD) -> BaseException:
-        """Wait for the end of the function; return what it raised."""
+        """Wait for the end of the function; return its error."""
         self.thread.join(timeout)
         assert self.done, "the thread has not come back"
         assert self._error is not None, f"it returned {self._outcome!r} and raised nothing"
@@ -165,12 +165,12 @@ def thread_names() -> list[str]:
 
 
 def own_threads() -> list[str]:
-    """Return the same without those of embedded bots, which are the test's."""
+    """Return the same without the threads of embedded bots, which belong to the test."""
     return [name for name in thread_names() if not name.startswith("rtvi-bot-")]
 
 
 def reads(thread: threading.Thread) -> bool:
-    """Tell whether it is the thread of the package that reads the network now, for which there is no name."""
+    """Return whether it is the thread of the package that reads the network now, which has no name of its own."""
     return thread.name.startswith("rtvi-worker-") and thread.ident in sleepless
 
 
@@ -179,7 +179,7 @@ def workers_of_package() -> list[str]:
 
 
 def count_descriptors() -> int:
-    """Return how many descriptors the process has open, without those of threads that only wait for something to do."""
+    """Return how many descriptors the process has open, except in idle threads."""
     stop_idle_threads()
     return len(os.listdir("/dev/fd"))
 

@@ -1,6 +1,6 @@
 """A program in which gevent has patched everything, and a greenlet shows that the others go on."""
 
-# The beginning of a program whose greenlet counts while others work.
+# The start of a program whose greenlet counts while others work.
 TICKING = """
     from gevent import monkey
     monkey.patch_all()

@@ -1,4 +1,4 @@
-"""A conversation whose audio and whose time the test tells, and what the audio of a session keeps."""
+"""A conversation whose audio and time the test controls, and the audio that a session keeps."""
 
 from __future__ import annotations
 
@@ -76,21 +76,21 @@ class Talk:
         return []
 
     def tell(self, at: float, *events: str) -> None:
-        """Let events of the bot arrive; those of its texts have one."""
+        """Let events of the bot arrive; its texts have one."""
         for name in events:
             data = SimpleNamespace(text="Hi") if name == "bot-llm-text" else None
             self.follower.read_at = 0.0  # enough time has passed
             self.conversation.take(self.follower, RTVIEvent(name), at, data)
 
     def ask(self, seconds: int) -> None:
-        """Let the user speak from the beginning on, and the bot begin its answer a second later."""
+        """Let the user speak from the start, and the bot start its answer a second later."""
         self.tell(0.0, "user-started-speaking")
         self.hear(0.0, seconds, 3000)
         self.tell(seconds + 0.5, "user-stopped-speaking")
         self.answer(seconds + 1.0)
 
     def answer(self, at: float) -> None:
-        """Let the bot begin an answer."""
+        """Let the bot start an answer."""
         self.tell(at, "bot-llm-started", "bot-llm-text")
 
     def hear(self, start: float, seconds: int, level: int) -> None:
@@ -123,7 +123,7 @@ def send(track: AudioTrack, frames: Iterable[AudioFrame]) -> None:
 
 
 def bot_side(audio: SessionAudio) -> Side:
-    """Return what is kept of the bot's audio."""
+    """Return the kept audio of the bot."""
     return audio._bot
 
 
@@ -134,5 +134,5 @@ def queued_frames(side: Side) -> int:
 
 
 def kept_moments(side: Side) -> list[float]:
-    """Return when the frames came that are kept."""
+    """Return the arrival times of the kept frames."""
     return [frame.timestamp for frame in side._frames]

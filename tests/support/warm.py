@@ -62,7 +62,7 @@ def _control(pid: int) -> socket.socket:
 
 
 def start() -> None:
-    """Start the warm Python of this process, so that what connects to it belongs to no test."""
+    """Start the warm Python of this process, so that its connections belong to no test."""
     _control(os.getpid())
 
 
@@ -101,7 +101,7 @@ class WarmProcess:
 
     def __exit__(self, *_: object) -> None:
         for stream in (self.stdin, self.stdout, self.stderr):
-            with contextlib.suppress(OSError):  # what was written and not read
+            with contextlib.suppress(OSError):  # data that was written and not read
                 stream.close()
         self.wait()
         self._status.close()
@@ -136,7 +136,7 @@ class WarmProcess:
         self.send_signal(signal.SIGTERM)
 
     def communicate(self, input: str | None = None, timeout: float | None = None) -> tuple[str, str]:
-        """Write to the standard input and close it; return what the process prints until its end."""
+        """Write to the standard input and close it; return the output of the process until its end."""
         if not self._readers:
             with contextlib.suppress(BrokenPipeError):
                 self.stdin.write(input or "")
@@ -199,7 +199,7 @@ def _next_script(control: socket.socket) -> tuple[types.CodeType, dict[str, Any]
 
 
 def _import() -> None:
-    """Import what most scripts need. None of it starts a thread."""
+    """Import the modules that most scripts need. None of them starts a thread."""
     import rtvi_sync
     import rtvi_sync.media
     import rtvi_sync.testing

@@ -25,7 +25,7 @@ class WebServer:
 
     Args:
         arguments: of Python; "{}" stands for the descriptor of the socket.
-        log: a file for what it writes.
+        log: a file for its output.
         cwd: where it runs.
         env: its environment.
     """
@@ -74,7 +74,7 @@ class WebServer:
         self.process.wait(GUARD)
 
     def log(self) -> str:
-        """Return what it and the application have written."""
+        """Return the output of the server and the application."""
         return self._log.read_text()
 
     def __enter__(self: S) -> S:

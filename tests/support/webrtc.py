@@ -33,7 +33,7 @@ class FarLoop:
         self._thread.start()
 
     def run(self, work: Any) -> Any:
-        """Return what a coroutine returns."""
+        """Return the result of a coroutine."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(GUARD)
 
     def call(self, function: Callable[..., Any], *args: Any) -> None:
@@ -103,7 +103,7 @@ class Film(aiortc.MediaStreamTrack):
 
 
 async def record(track: Any, into: list[Any]) -> None:
-    """Keep what a track brings, until it ends."""
+    """Keep the frames of a track, until it ends."""
     with contextlib.suppress(aiortc.mediastreams.MediaStreamError):
         while True:
             into.append(await track.recv())
@@ -115,10 +115,10 @@ class Call:
     Attributes:
         pc: the bot's end of the connection.
         channel: the data channel; None before it is open.
-        texts: all that came, without pings.
-        pings: how many came.
+        texts: all received texts, without pings.
+        pings: how many arrived.
         frames: of the user's audio, camera and screen.
-        reading: what reads them.
+        reading: the tasks that read them.
         offers: the bodies of the offers.
     """
 
@@ -147,7 +147,7 @@ class Call:
         return {"sdp": self.pc.localDescription.sdp, "type": "answer", "pc_id": f"Bot#{id(self)}"}
 
     def _begin(self) -> None:
-        # As Pipecat: with the other policies aiortc leaves the screen out of what it receives.
+        # As in Pipecat: with the other policies aiortc does not receive the screen.
         policy = aiortc.RTCBundlePolicy.MAX_BUNDLE
         self.pc = aiortc.RTCPeerConnection(aiortc.RTCConfiguration(iceServers=[], bundlePolicy=policy))
 
@@ -177,7 +177,7 @@ class Call:
 
     @property
     def statuses(self) -> list[tuple[int, bool]]:
-        """What the client has said of its tracks."""
+        """The client's reports about its tracks."""
         told = [json.loads(text)["message"] for text in self.texts if '"signalling"' in text]
         return [(message["receiver_index"], message["enabled"]) for message in told]
 
@@ -255,7 +255,7 @@ def rtc_bot(loop: FarLoop, answer: Callable[[str], list[str]], host: str = "127.
 
 
 def ready_answers(text: str) -> list[str]:
-    """Answer as a bot that is ready, and sends back what a request has."""
+    """Answer as a bot that is ready, and returns the data of a request."""
     message = json.loads(text)
     if message["type"] == "client-ready":
         data: Any = {"version": "2.2.0", "about": {"library": "test"}}

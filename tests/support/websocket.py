@@ -75,7 +75,7 @@ class Bot:
         self.sock.close()
 
     def at_end(self) -> bool:
-        """Wait for the end of the stream; False if more data comes first."""
+        """Wait for the end of the stream; return False if more data arrives first."""
         try:
             return self.sock.recv(1) == b""
         except (ConnectionError, ssl.SSLError):
@@ -124,7 +124,7 @@ class Acceptor(Server):
         self.heads: list[str] = []
 
     def _accept_one(self, peer: Peer) -> None:
-        # Kept before the answer: after it the next client comes, whose thread would keep its head beside this one.
+        # Kept before the answer: after it the next client connects, whose thread would keep its head beside this one.
         head = peer.read_head()
         self.heads.append(head)
         accept(peer, head, *self._headers, after=self._after)

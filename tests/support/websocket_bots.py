@@ -1,4 +1,4 @@
-"""What the tests of transports over one WebSocket share: a server of bots, and sessions."""
+"""Shared parts of the tests of transports over one WebSocket: a server of bots, and sessions."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class BotServer(Server):
 
 
 class Session:
-    """What a session gives to its transport, and what the transport told it."""
+    """A session's data for its transport, and the transport's reports."""
 
     def __init__(self, runtime, network=None, **options) -> None:
         self._changed = threading.Condition()
@@ -161,7 +161,7 @@ def kind(request):
 
 
 def message_frame(kind, text: str) -> bytes:
-    """Return what a bot sends to have a transport of this class deliver `text`."""
+    """Return the frame with which a bot has a transport of this class deliver `text`."""
     return frame(TEXT, text.encode()) if kind is EvalTransport else frame(BINARY, encode(MessageFrame(data=text)))
 
 

@@ -19,7 +19,7 @@ from tests.support.websocket import BINARY, MB, TEXT, Bot, tcp_pair
 
 
 class Client:
-    """A connection under test, and what its callbacks were called with."""
+    """A connection under test, and the calls of its callbacks."""
 
     def __init__(self, sock: socket.socket, io: IOThread, on_message=None, on_closed=None, **limits) -> None:
         self.messages: list[tuple[int, bytes]] = []
@@ -83,7 +83,7 @@ class Client:
 
     @property
     def write_lock(self) -> threading.Lock:
-        """What a thread holds that writes."""
+        """The lock of a thread that writes."""
         return self.connection._writer.lock
 
     def interrupt_write(self, function) -> None:
@@ -118,7 +118,7 @@ class Client:
         return self.ends[0]
 
 
-#: Marks a test whose connections are encrypted once, beside the run in which they are not: what TLS makes different.
+#: Marks a test whose connections are encrypted once, in addition to the plain run, to cover the differences of TLS.
 over_tls_too = pytest.mark.parametrize("link", [False, True], ids=["plain", "tls"], indirect=True)
 
 
@@ -142,10 +142,10 @@ def link(request, io):
 
 
 def hold_up_after_reading(monkeypatch) -> tuple[threading.Event, threading.Event]:
-    """Hold up the first look at a silent line that was pinged, just after it has read what has arrived.
+    """Hold up the first look at a silent line that was pinged, just after it has read the arrived data.
 
     Returns:
-        What is set then, and what lets the look go on.
+        An event that is set then, and one that lets the look go on.
     """
     reached, go_on = threading.Event(), threading.Event()
     catch_up = WebSocketConnection._catch_up
@@ -162,7 +162,7 @@ def hold_up_after_reading(monkeypatch) -> tuple[threading.Event, threading.Event
 
 
 def blocked(client: Client, size: int = 32 * MB) -> bytes:
-    """Send more than the bot's system takes, so that the connection is blocked until the bot reads; what was sent."""
+    """Send more than the bot's system takes, so that the connection is blocked until the bot reads; return the data."""
     payload = b"\xa5" * size
     client.connection.send(BINARY, payload)
     on(client.io, int)  # the main thread leaves the writing to the I/O thread

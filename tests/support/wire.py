@@ -1,4 +1,4 @@
-"""What far ends and tables of behaviour tests use of the inside: the one place that knows where each is."""
+"""Private parts that far ends and tables of behaviour tests use: the one place that knows where each is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of transports share."""
+"""Fixtures of the tests of transports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Another reader of WebSocket frames, on that of websocket-client: what ours is held against."""
+"""Another reader of WebSocket frames, based on websocket-client's, to compare the package's reader with."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class OracleReader(frame_buffer):
                 yield message[0], [message[1]]
 
     def recv_length(self) -> None:
-        """Check what the header says before any payload is waited for."""
+        """Check the header before waiting for any payload."""
         super().recv_length()
         assert self.header is not None
         assert self.length is not None

@@ -115,7 +115,7 @@ def test_a_url_of_the_application_s_own_is_taken_as_it_is(bot: EmbeddedBot, tran
 
 @pytest.mark.parametrize("named", ["127.0.0.1", "0.0.0.0"])
 def test_tls_stays_where_it_is(bot: EmbeddedBot, named: str) -> None:
-    """After a start request over https the WebSocket has TLS as well, and the certificate is that of the server."""
+    """After a start request over https the WebSocket uses TLS as well, and checks the server's certificate."""
     with (
         Front(bot.ws_url, f'{{"wsUrl": "wss://{named}:{{port}}/ws"}}', tls=serving()) as front,
         connect(f"https://127.0.0.1:{front.port}", transport="websocket", ssl_context=trusting(), **OPTIONS) as client,

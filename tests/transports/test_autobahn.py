@@ -31,7 +31,7 @@ MB = 1024 * 1024
 CASE_LIMIT = 120.0
 AGENT = "rtvi_sync"
 
-# What the suite holds to be right, or not to be its business.
+# The suite's verdicts for a correct client, or for a case that it does not judge.
 GOOD = {"OK", "INFORMATIONAL"}
 # Invalid text in fragments is refused when the message is complete; earlier would be better.
 FAST_FAILING = ("6.4.",)
@@ -41,7 +41,7 @@ COMPRESSION = ("12.", "13.")
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """Yield the address of the fuzzing server, and the folder that its reports come to."""
+    """Yield the address of the fuzzing server, and the folder of its reports."""
     suite = os.environ.get("RTVI_AUTOBAHN")
     if not suite:
         missing("the Autobahn test suite is not installed (RTVI_AUTOBAHN is not set): run `run.py test --matrix`")
@@ -68,7 +68,7 @@ def server(tmp_path_factory):
 
 
 class Echo:
-    """A session that sends back what it gets, until the server has had enough."""
+    """A session that returns each message, until the server has sent enough."""
 
     def __init__(self, io: IOThread, url: str) -> None:
         self.messages: list[bytes] = []

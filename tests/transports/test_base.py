@@ -1,4 +1,4 @@
-"""What every transport is given: the options of a session."""
+"""The options of a session, which every transport receives."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ def test_size_limit() -> None:
 
 
 def test_media_is_refused() -> None:
-    """Without audio and video the media calls say what is missing, or do nothing."""
+    """Without audio and video the media calls name the missing part, or do nothing."""
     with lines_client() as client:
         client.enable_mic(True)
         with client:
@@ -197,7 +197,7 @@ def test_its_state_and_expiry() -> None:
 
 
 class Scripted(Transport):
-    """A transport whose methods a test replaces; what the client sends is kept."""
+    """A transport whose methods a test replaces; it keeps the client's messages."""
 
     name = "scripted"
 
@@ -314,7 +314,7 @@ def test_a_failed_initialize() -> None:
 
 
 def test_an_attempt_knows_its_limit() -> None:
-    """`abort.remaining()` is what is left of the client's limit, `abort.wait()` wakes when the attempt is given up."""
+    """`abort.remaining()` is the rest of the client's limit; `abort.wait()` returns when the attempt is abandoned."""
     seen: list[Any] = []
 
     def connect(transport: Scripted, abort: AbortSignal) -> None:
@@ -333,7 +333,7 @@ def test_an_attempt_knows_its_limit() -> None:
 
 
 def test_it_ends_inside_connect() -> None:
-    """A line that ends while it is being opened fails the attempt with what is known."""
+    """A line that ends while it is being opened fails the attempt with the known cause."""
 
     def connect(transport: Scripted, abort: AbortSignal) -> None:
         transport.options.on_closed(CloseInfo(code=1013, reason="full", initiator="server"))
@@ -374,7 +374,7 @@ def test_events_of_its_own() -> None:
 
 
 def test_an_odd_initiator() -> None:
-    """What a transport says about the end is passed on, also if it is not one of the three words."""
+    """The initiator that a transport reports is passed on, even if it is not one of the three words."""
     client, transport = scripted(send_message=lambda t, m: ready(t, m) if m.type == "client-ready" else None)
     client.connect()
     asking = InThread(lambda: client.send_client_request("x"))

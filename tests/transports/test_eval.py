@@ -1,4 +1,4 @@
-"""EvalTransport: what it takes from the wire, and what it sends."""
+"""EvalTransport: the messages that it receives and sends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MESSAGE = b'{"label": "rtvi-ai", "type": "bot-llm-started"}'
 
 
 def audio_frame(pcm: bytes, rate: object = 16_000) -> bytes:
-    """Return what a bot sends when it speaks."""
+    """Return a message in which a bot speaks."""
     data = {"audio": base64.b64encode(pcm).decode(), "sampleRate": rate}
     return frame(TEXT, json.dumps({"label": "rtvi-ai", "type": "eval-bot-audio", "data": data}).encode())
 
@@ -53,7 +53,7 @@ def received(bot) -> dict:
     ],
 )
 def test_the_flags_come_first(server, opened, options, flags):
-    """The first message says which route this is and what the bot is to send; `client-ready` is the second.
+    """The first message names the route and the kinds that the bot should send; `client-ready` is the second.
 
     Older bots read the flags in the URL.
     """
@@ -84,7 +84,7 @@ def test_audio_that_cannot_be_heard_is_not_captured(plain, runtime, attempt):
 
 
 def test_a_text_only_session_asks_for_no_audio():
-    """The bot's voice is not sent; the bot speaks nevertheless, so that its events are those of the other transport."""
+    """The bot's voice is not sent, but the bot speaks, so that it sends the same events as over the other transport."""
     with (
         EmbeddedBot(replies="It is noon.") as bot,
         RTVIClient.for_url(bot.ws_url, transport="eval", text_only=True) as client,
@@ -118,7 +118,7 @@ def test_an_unknown_option():
 
 
 def test_messages_both_ways(server, opened):
-    """A message goes out as JSON in a text message, and one comes in as the text it was."""
+    """A message is sent as JSON in a text message, and a received one keeps its text."""
     transport = EvalTransport(server.url)
     session = opened(transport)
     bot = server.bot()
@@ -130,7 +130,7 @@ def test_messages_both_ways(server, opened):
 
 
 def test_what_comes_together_keeps_its_order(plain, opened, runtime, monkeypatch):
-    """Of messages that one read brings each is told once and in its turn, whatever kind comes between."""
+    """Each message of one read is delivered once and in order, no matter which kinds are between."""
     session = Session(runtime)
 
     def tell(what: object) -> None:
@@ -200,7 +200,9 @@ def test_binary_frames_are_counted_and_warned_of_once(plain, opened, caplog):
 
 
 def test_a_bot_of_protobuf_is_named_when_connect_times_out(plain):
-    """The error of a `connect()` whose bot did not get ready says what the transport has seen instead."""
+    """If the bot does not get ready, the error of `connect()` describes the data that the transport received
+    instead.
+    """
     plain.after = frame(BINARY, b"\x22\0") * 3
     transport = EvalTransport(plain.url)
     with closing(RTVIClient(transport=transport, proxy=False, enable_mic=False, speaker=NullSink())) as client:
@@ -208,7 +210,7 @@ def test_a_bot_of_protobuf_is_named_when_connect_times_out(plain):
 
 
 def test_the_size_limit(plain, opened):
-    """The limit is that of the JSON text in bytes; a longer one raises before a byte is sent, and the session lives."""
+    """The limit counts the bytes of the JSON text; a longer one raises before a byte is sent, and the session lives."""
     transport = EvalTransport(plain.url, max_message_size=200)
     opened(transport)
     bot = plain.bot()
@@ -264,7 +266,9 @@ def test_controls(plain, opened, tmp_path):
 
 
 def test_controls_that_are_refused(plain, opened, tmp_path):
-    """Wrong values are named, what is too large is not read, and without a session there is nothing to control."""
+    """Errors name wrong values; files that are too large are not read; without a session there is nothing to
+    control.
+    """
     transport = EvalTransport(plain.url, max_message_size=1000)
     with pytest.raises(DisconnectedError):
         transport.configure("full")

@@ -44,7 +44,7 @@ def connect(attempt):
 
 
 def test_the_bot_of_its_own(connect):
-    """The default bot is ready, echoes, and leaves when it is asked to; what was sent is kept."""
+    """The default bot is ready, echoes, and leaves on request; the sent messages are kept."""
     transport = MemoryTransport()
     messages, ends = connect(transport, {"any": "bundle"})
     assert transport.auth_bundle == {"any": "bundle"}
@@ -68,7 +68,7 @@ def test_a_bot_of_the_callers(connect):
 
 
 def test_an_error_of_the_bot_reaches_the_sender(connect):
-    """What the bot raises is raised where the message was sent; the connection lives."""
+    """An error of the bot is raised to the sender of the message; the connection lives."""
 
     def bot(transport, message):
         raise ZeroDivisionError
@@ -105,7 +105,7 @@ def test_delivering_is_never_two_threads_at_once(connect):
 
 
 def test_a_message_received_inside_another(connect):
-    """A message that arrives while one is delivered on the same thread comes after it."""
+    """A message that arrives while one is delivered on the same thread follows it."""
     transport = MemoryTransport()
     messages, _ = connect(transport)
 
@@ -175,7 +175,7 @@ def image(number: int) -> VideoFrame:
 
 
 def test_audio_both_ways():
-    """What the user says is kept, what the bot says reaches the sink and the track."""
+    """The user's audio is kept; the bot's audio reaches the sink and the track."""
     speech = bytes(range(64)) * 30  # 60 ms
     source, sink = BytesSource(speech, 16000), BytesSink()
     transport = MemoryTransport(audio=True)
@@ -196,7 +196,7 @@ def test_audio_both_ways():
 
 
 def test_video_both_ways():
-    """What the camera sees is kept and can be read from the track, and so can what the bot shows."""
+    """The camera's pictures are kept and can be read from the track, and so can the bot's."""
     arrived = threading.Event()
 
     class Watched(MemoryTransport):

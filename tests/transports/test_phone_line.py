@@ -1,4 +1,4 @@
-"""The line of a call: what is sent and heard in each step of 20 ms, on a clock of the test."""
+"""The line of a call: the audio sent and heard in each step of 20 ms, on a clock of the test."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def tone(seconds: float, rate: int = 8000, hz: float = 440.0, level: int = 8000)
 
 
 class Network:
-    """A line, and what came out of it at either end."""
+    """A line, and its output at either end."""
 
     def __init__(self, provider: Any = "twilio", codec: Any = None, **impairments) -> None:
         codecs = PROVIDERS[provider].codecs
@@ -73,11 +73,11 @@ class Network:
         return "exotel" if self.codec == "L16" else "twilio"
 
     def of(self, event: str) -> list[tuple[float, dict]]:
-        """Return what was sent with an event."""
+        """Return the messages sent with an event."""
         return [(at, message) for at, message in self.sent if message["event"] == event]
 
     def audio(self) -> bytes:
-        """Return what the bot got, as PCM."""
+        """Return the audio that the bot received, as PCM."""
         payloads = (base64.b64decode(message["media"]["payload"]) for _, message in self.of("media"))
         return b"".join(decoded(payload, self.codec) for payload in payloads)
 
@@ -101,7 +101,7 @@ def silent_share(pcm: bytes) -> float:
     ],
 )
 def test_silence_flows_from_the_first_moment(provider, opening):
-    """A call begins with the provider's first messages, and then sends audio, though neither side says anything."""
+    """A call starts with the provider's first messages, and then sends audio, even while both sides are silent."""
     network = Network(provider)
     network.run(1.0)
     assert [message["event"] for _, message in network.sent[: len(opening)]] == opening
@@ -123,7 +123,7 @@ def test_what_is_said_arrives_as_it_is():
 
 @pytest.mark.parametrize("rate", [16_000, 48_000, 44_100])
 def test_the_last_syllable_does_not_wait_for_the_next(rate):
-    """What a converter holds back is sent when the source falls silent."""
+    """Audio that a converter holds back is sent when the source falls silent."""
     network, said = Network(), tone(0.4, rate)
     network.run(1.0, said, rate)
     audible = [n for n in range(0, len(network.audio()), 320) if any(network.audio()[n : n + 320])]
@@ -133,7 +133,7 @@ def test_the_last_syllable_does_not_wait_for_the_next(rate):
 
 
 def test_a_frame_that_is_late_gets_no_hole():
-    """A source of another thread comes now and then 20 ms late, and its words must not be torn apart."""
+    """Audio of a source with a thread is 20 ms late now and then, and its words must not be torn apart."""
     network, said = Network(), tone(0.4)
     frames = [said[at : at + 320] for at in range(0, len(said), 320)]
     for number, frame in enumerate(frames):
@@ -185,7 +185,7 @@ def test_a_pause_of_the_process_is_not_filled_with_silence():
 
 @pytest.mark.parametrize("codec", ["PCMU", "PCMA"])
 def test_a_caller_of_telnyx_may_speak_a_law(codec):
-    """The caller's audio has the codec of the call, and the bot's is µ-law all the same."""
+    """The caller's audio has the codec of the call, and the bot's is µ-law regardless."""
     network, said = Network("telnyx", codec), tone(0.2)
     network.run(0.5, said)
     assert decoded(encoded(said, codec), codec) in network.audio()
@@ -274,7 +274,7 @@ def test_a_burst_is_heard_in_its_time(provider):
 
 
 def test_clear_empties_the_line():
-    """What was not heard is gone, and its marks are answered at once."""
+    """Audio that was not heard yet is dropped, and its marks are answered at once."""
     network = Network()
     network.say(tone(5.0))
     network.line.take(PlaybackMark("end"), network.now)
@@ -343,7 +343,7 @@ def test_the_bot_is_ready_when_it_has_not_refused():
 
 
 def test_the_caller_hangs_up():
-    """With the provider's last message, if it has one, behind what was held back."""
+    """A caller who hangs up sends the held audio, and then the provider's last message, if it has one."""
     network = Network(jitter=5.0, seed=3)
     network.run(0.2)
     assert network.of("media") == []

@@ -175,7 +175,7 @@ def test_the_server_of_the_start_endpoint(bot, client):
 
 
 def test_an_offer_of_the_application_s_own_goes_where_it_says(bot, client):
-    """What the program gives to `connect()` is its own word, headers included."""
+    """The arguments of `connect()` are used unchanged, headers included."""
     it = client(SmallWebRTCTransport())
     params = {"endpoint": f"{bot.url}/api/offer", "headers": {"Authorization": "mine", "Cookie": "a=mine"}}
     it.connect({"webrtcRequestParams": params})
@@ -231,7 +231,7 @@ def test_what_is_no_origin(wrong):
 
 
 def test_https_must_stay_https(fake_call):
-    """A bundle that came over https must not lead to an address in plain text, unless that is allowed by name."""
+    """A bundle received over https must not lead to an address in plain text, unless that is allowed by name."""
     url = f"{fake_call.server.url}/api/offer"
     for allowed in (False, True):
         fake_call.transport = SmallWebRTCTransport(url, allow_insecure=allowed)
@@ -261,7 +261,7 @@ def test_a_server_that_refuses_the_offer(bot, client):
 
 
 def test_without_the_extra(monkeypatch):
-    """Without the extra, one line says what to install."""
+    """Without the extra, one line names the package to install."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"install .*\[webrtc\]") as caught:
         SmallWebRTCTransport()
@@ -277,11 +277,11 @@ def abandon_at(client, step):
         call.get()
 
 
-# -- what goes wrong while it opens ------------------------------------------------------------------------------------
+# -- failures while it opens -------------------------------------------------------------------------------------------
 
 
 def test_the_step_in_the_error(bot, client):
-    """The transport says what it waits for while it connects, and afterwards that it waits for nothing."""
+    """The error names the step that the transport waits for while it connects, and no step afterwards."""
     with socket.create_server(("127.0.0.1", 0)) as hanging:
         url = f"http://127.0.0.1:{hanging.getsockname()[1]}/offer"
         it = client(SmallWebRTCTransport(url))
@@ -290,7 +290,7 @@ def test_the_step_in_the_error(bot, client):
 
 
 def test_a_firewall(bot, client):
-    """No packet comes back: the error names the cure, and shows no address."""
+    """If no packet is answered, the error names the cure, and shows no address."""
 
     bot.change = unreachable
     transport = SmallWebRTCTransport(f"{bot.url}/api/offer", ice_timeout=0.2)
@@ -332,7 +332,7 @@ def test_a_connection_without_a_bot(far_loop):
 
 
 def test_an_attempt_that_ends_late(fake_call, monkeypatch):
-    """An attempt that was given up changes nothing of what the next one tells about itself."""
+    """An abandoned attempt does not change the reports of the next one."""
     hanging, go_on = threading.Event(), threading.Event()
     make = FakePeer.__init__
 
@@ -377,12 +377,12 @@ def test_sizes(bot, client):
 
 
 def mic_is_on(bot):
-    """Tell whether the bot was told last that the microphone is on."""
+    """Return the last state of the microphone that was sent to the bot."""
     return [enabled for receiver, enabled in bot.call.statuses if receiver == 0][-1]
 
 
 def test_tracks_are_told(bot, client):
-    """What is on when the channel opens, and each change."""
+    """The bot receives the state of each track when the channel opens, and each change."""
     it = client(mic=SilenceSource(), speaker=NullSink())
     it.connect()
     until(lambda: bot.call.statuses == [(0, True), (1, False), (2, False)])
@@ -394,7 +394,7 @@ def test_tracks_are_told(bot, client):
 
 
 def test_a_microphone_that_is_off_and_audio_in_its_place(bot, client):
-    """What is sent must be heard: Pipecat 0.0.73 drops the audio of a microphone that it was told is off."""
+    """Sent audio must be heard: Pipecat 0.0.73 drops the audio of a microphone that it believes to be off."""
     it = client(mic=SilenceSource(), speaker=NullSink(), enable_mic=False)
     it.connect()
     until(lambda: bot.call.statuses == [(0, False), (1, False), (2, False)])
@@ -498,7 +498,7 @@ def test_counters(bot, client):
 def test_how_the_network_is(bot, client, monkeypatch):
     """The round trip and the jitter of the bot's voice are measured in seconds; before, both are None."""
     limits.patch(monkeypatch, rtc_ping=0.02)
-    for module in (rtcrtpsender, rtcrtpreceiver):  # reports come each 50 ms, not 0.5 to 1.5 s
+    for module in (rtcrtpsender, rtcrtpreceiver):  # reports arrive each 50 ms, not 0.5 to 1.5 s
         monkeypatch.setattr(module, "random", types.SimpleNamespace(random=lambda: -0.45))
     bot.tracks = lambda: [Tone(samples_of_tone)]
     it = client(mic=SilenceSource(), speaker=NullSink())
@@ -525,7 +525,7 @@ def samples_of_tone(first, count, rate=24000, hz=300, peak=8000):
 
 
 def test_audio_both_ways(bot, client):
-    """What the microphone gives arrives as loud as it was, and the bot's voice as 24 kHz mono."""
+    """The microphone's audio arrives at the same level, and the bot's voice as 24 kHz mono."""
     bot.tracks = lambda: [Tone(samples_of_tone)]
     sink = BytesSink()
     it = client(mic=BytesSource(samples_of_tone(0, 16000 * 3, 16000, 400), 16000), speaker=sink)

@@ -63,7 +63,7 @@ def path_of(head: str) -> str:
     return head.split(" ", 2)[1]
 
 
-# -- the beginning ----------------------------------------------------------------------------------------------------
+# -- the start --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
@@ -136,7 +136,7 @@ def test_what_a_provider_does_not_pass_on():
 
 
 def test_nothing_private_is_shown(plain, opened, caplog):
-    """Numbers, parameters and the token are neither in the repr nor in a log."""
+    """Numbers, parameters and the token do not appear in the repr or in a log."""
     caplog.set_level(logging.DEBUG, "rtvi_sync")
     transport = TelephonyTransport("twilio", plain.url, token="tok7", from_number="+49171", parameters={"pin": "4711"})
     opened(transport)
@@ -150,7 +150,7 @@ def test_nothing_private_is_shown(plain, opened, caplog):
 
 @pytest.mark.parametrize("path", ["/ws", "/phone", "/"])
 def test_no_error_shows_the_token(path):
-    """The path is not that of Pipecat's runner, whose token is never shown."""
+    """Errors never show the token of Pipecat's runner; this path is another one."""
     with BotServer() as server:
         url = f"ws://{server.authority}{path}"
     client = RTVIClient(transport=TelephonyTransport("twilio", url, token="tok7"), mic=False, speaker=False)
@@ -205,7 +205,7 @@ def test_other_ends_are_no_refusal(plain):
     assert "transport_params" not in str(raised.value)
 
 
-# -- what a call does not carry ---------------------------------------------------------------------------------------
+# -- unsupported functions --------------------------------------------------------------------------------------------
 
 
 def test_messages_are_refused(plain, opened):
@@ -219,7 +219,7 @@ def test_messages_are_refused(plain, opened):
 
 
 def test_hostile_messages_are_skipped(plain, opened):
-    """The call goes on, and what came before and after is heard."""
+    """The call goes on, and audio before and after is heard."""
     transport = TelephonyTransport("twilio", plain.url)
     session = opened(transport)
     _, bot = plain.arrival()

@@ -1,4 +1,4 @@
-"""WebSocketTransport: what it takes from the wire, and what it sends."""
+"""WebSocketTransport: the messages that it receives and sends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.websocket_bots import Session, flush, text_in
 
 
 def test_messages_both_ways(server, opened):
-    """A message goes out as one protobuf frame in a binary message, and one comes in as the text it was."""
+    """A message is sent as one protobuf frame in a binary message, and a received one keeps its text."""
     transport = WebSocketTransport(server.url)
     session = opened(transport)
     bot = server.bot()
@@ -33,7 +33,9 @@ def test_messages_both_ways(server, opened):
 
 
 def test_all_kinds_of_frames(plain, opened, runtime, caplog):
-    """Audio goes to the sink, an interruption to the session; what is not for us, or is broken, is skipped."""
+    """Audio goes to the sink, an interruption to the session; broken frames, and frames not for the client, are
+    skipped.
+    """
     sink = BytesSink()
     session = Session(runtime, speaker=sink)
     opened(WebSocketTransport(plain.url), session=session)
@@ -78,7 +80,9 @@ def test_text_frames_are_counted_and_warned_of_once(plain, opened, runtime, capl
     ids=["text", "undecodable", "nothing"],
 )
 def test_a_bot_of_another_serializer_is_named_when_connect_times_out(plain, sent, named):
-    """The error of a `connect()` whose bot did not get ready says what the transport has seen instead."""
+    """If the bot does not get ready, the error of `connect()` describes the data that the transport received
+    instead.
+    """
     plain.after = sent
     transport = WebSocketTransport(plain.url)
     with closing(RTVIClient(transport=transport, proxy=False, enable_mic=False, speaker=NullSink())) as client:
@@ -86,8 +90,9 @@ def test_a_bot_of_another_serializer_is_named_when_connect_times_out(plain, sent
 
 
 def test_what_comes_together_keeps_its_order(plain, opened, runtime, monkeypatch):
-    """Of frames that one read brings each is told once and in its turn, whatever kind comes between; audio is counted,
-    that of a usual frame too."""
+    """Each frame of one read is delivered once and in order, no matter which kinds are between. All audio is counted,
+    also in frames of the usual form.
+    """
     session = Session(runtime)
 
     def tell(what: object) -> None:

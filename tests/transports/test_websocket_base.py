@@ -1,4 +1,4 @@
-"""What the transports over one WebSocket have in common: where they connect to, and how a session begins and ends."""
+"""The common base of the transports over one WebSocket: their URLs, and how a session starts and ends."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_ws_url_wins_over_the_other_spelling(kind, plain, opened):
 
 @pytest.mark.parametrize("bundle", [None, {}, {"url": "ws://x"}, {"ws_url": None}, {"ws_url": 5}, [1], "ws://x", 5])
 def test_there_is_no_url(kind, runtime, attempt, bundle):
-    """A bundle without a URL is refused, and the message says what to do."""
+    """A bundle without a URL is refused, and the message names the remedy."""
     transport = kind()
     Session(runtime).begin(transport)
     with pytest.raises(InvalidTransportParamsError, match="ws_url"):
@@ -131,7 +131,7 @@ def test_a_token_that_is_no_header(kind):
 
 
 def test_secrets_do_not_show(kind, runtime, attempt, caplog):
-    """repr, errors and logs have neither token nor password."""
+    """repr, errors and logs show no token and no password."""
     transport = kind("ws://ada:secret@127.0.0.1:9/ws/secret?key=secret", token="secret")
     assert repr(transport) == f"{kind.__name__}(ws_url='ws://127.0.0.1:9/ws/...')"
     assert repr(kind()) == f"{kind.__name__}(ws_url=None)"
@@ -142,11 +142,11 @@ def test_secrets_do_not_show(kind, runtime, attempt, caplog):
     assert "secret" not in str(caught.value) + caplog.text
 
 
-# -- the beginning ---------------------------------------------------------------------------------------------------
+# -- the start -------------------------------------------------------------------------------------------------------
 
 
 def test_the_ready_message(kind, plain, opened):
-    """`send_ready_message()` sends what the session gave, each time."""
+    """`send_ready_message()` sends the session's message, each time."""
     transport = kind(plain.url)
     session = opened(transport)
     bot = plain.bot()
@@ -188,7 +188,7 @@ def test_an_end_before_the_ready_message(kind, server, runtime, attempt):
 
 @pytest.mark.parametrize("fails_first", ["write", "read"])
 def test_a_server_that_hangs_up_at_once(kind, monkeypatch, fails_first):
-    """The error says what the bot may lack."""
+    """The error names the settings that the bot may lack."""
 
     def reset(peer: Peer) -> None:
         upgrade(peer)
@@ -260,7 +260,9 @@ def test_a_bot_that_reads_nothing(kind, plain, opened):
 
 
 def test_a_polite_end(kind, server, opened, runtime):
-    """disconnect() sends a close frame and returns when the bot has answered; the session is not told what it knows."""
+    """disconnect() sends a close frame and returns when the bot has answered; the session gets no report of its own
+    action.
+    """
     transport = kind(server.url)
     session = opened(transport)
     bot = server.bot()
@@ -327,8 +329,9 @@ def test_an_attempt_that_is_abandoned_after_the_handshake(kind, plain, runtime, 
 
 @pytest.mark.parametrize("is_read", [False, True], ids=["before", "after"])
 def test_an_attempt_that_is_abandoned_before_the_bot_is_ready(kind, plain, runtime, attempt, is_read, monkeypatch):
-    """An attempt that is over, before or after `client-ready`, is not closed politely: what waits is dropped, and no
-    error tells of it."""
+    """An abandoned attempt, before or after `client-ready`, is not closed politely: waiting messages are dropped, and
+    no error reports them.
+    """
     limits.patch(monkeypatch, polite_close=0.02)
     transport = kind(plain.url)
     Session(runtime).begin(transport)
@@ -343,7 +346,7 @@ def test_an_attempt_that_is_abandoned_before_the_bot_is_ready(kind, plain, runti
 
 
 def test_the_counters_are_those_of_the_last_session(kind, plain, opened, runtime):
-    """The counters stay after disconnect(), and the next session begins with new ones."""
+    """The counters stay after disconnect(), and the next session starts with new ones."""
     transport = kind(plain.url)
     session = opened(transport)
     plain.bot().send(frame(CLOSE, struct.pack("!H", 1000)))
@@ -371,7 +374,7 @@ def test_a_message_after_the_end_tells_how_the_session_ended(kind, plain, opened
 
 
 def test_one_session_after_the_other(kind, plain, opened, runtime):
-    """After disconnect() the transport connects again; what comes late from the first session does not reach it."""
+    """After disconnect() the transport connects again; late messages of the first session do not reach the second."""
     transport = kind(plain.url)
     for n in range(3):
         session = opened(transport)

@@ -1,4 +1,4 @@
-"""What was sent before `disconnect()`: it leaves while the server takes it, and what is left is told."""
+"""Messages sent before `disconnect()`: they leave while the server reads, and a warning counts the rest."""
 
 from __future__ import annotations
 
@@ -134,8 +134,9 @@ def closes(bot: Bot) -> None:
     ("leave", "error"), [(closes, "Messages were lost"), (Bot.reset, "reset")], ids=["closes", "resets"]
 )
 def test_a_server_that_ends_first(kind, plain, caplog, leave, error):
-    """What it had not read by then is told in the same way, also if a new session follows. A broken connection has an
-    error of its own."""
+    """Messages that the server had not read are reported in the same way, even if a new session follows. A broken
+    connection has an error of its own.
+    """
     policy = ReconnectPolicy(initial_delay=GUARD, retry_on=lambda _: True)
     with connected(plain, kind, reconnect=policy) as (client, bot, ends), caplog.at_level(logging.WARNING):
         send_all(client)
@@ -149,7 +150,7 @@ def test_a_server_that_ends_first(kind, plain, caplog, leave, error):
 
 
 def test_an_io_thread_that_comes_late(plain, monkeypatch):
-    """A close that is not done in time says so: then it is not known what has left."""
+    """A close that takes too long reports that the number of sent messages is unknown."""
     limits.patch(monkeypatch, teardown=0.5)
     with connected(plain) as (client, _, ends):
         release = threading.Event()

@@ -83,7 +83,7 @@ def test_pings_are_answered(pair):
 @over_tls_too
 @pytest.mark.parametrize("split", [0, 5, -1])
 def test_what_came_with_the_handshake(link, split):
-    """Bytes that were read with the handshake's answer are the beginning of the stream."""
+    """Bytes that were read with the handshake's answer are the start of the stream."""
     wire = frame(BINARY, b"first") + frame(BINARY, b"second")
     client, bot = link(start=False)
     bot.send(wire[split:] if split else b"")
@@ -106,7 +106,7 @@ def test_what_shares_a_record_with_the_handshake(link):
 
 @over_tls_too
 def test_many_records_at_once(pair):
-    """What arrives in one burst is read to its end, though the selector tells of it only once."""
+    """A burst is read to its end, though the selector reports it only once."""
     client, bot = pair
     go_on = hold(client.io)
     with running(lambda: bot.send(b"".join(frame(BINARY, bytes(n)) for n in range(500)))):
@@ -122,7 +122,7 @@ def test_sending_before_the_start(link):
 
 
 def test_all_received_bytes_are_counted(link):
-    """The counter of received bytes has those that came with the handshake's answer, and all that follow."""
+    """The counter of received bytes includes those read with the handshake's answer, and all later ones."""
     first, second = frame(BINARY, b"first"), frame(BINARY, b"the second")
     client, bot = link(first=first)
     client.received(1)
@@ -134,7 +134,7 @@ def test_all_received_bytes_are_counted(link):
 
 @over_tls_too
 def test_much_is_sent_before_the_start(link):
-    """What the socket did not take before the connection is served leaves when it is."""
+    """Bytes that the socket did not take before the connection is served leave as soon as it is."""
     client, bot = link(start=False)
     payload = blocked(client)
     client.connection.start()
@@ -314,7 +314,7 @@ def test_what_is_sent_during_a_send(pair):
 
 
 def test_the_oldest_audio_is_dropped(pair):
-    """Invariant "socket": over 1 s of queued audio the oldest goes, and is counted; what is no audio stays."""
+    """Invariant "socket": over 1 s of queued audio the oldest is dropped and counted; other messages stay."""
     client, bot = pair
     payload = blocked(client)
     for n in range(192):
@@ -332,7 +332,7 @@ def test_the_oldest_audio_is_dropped(pair):
 
 
 def test_audio_that_is_being_written_is_not_torn(pair):
-    """An audio frame of which a part has left is sent to its end, however much comes after it."""
+    """An audio frame of which a part has left is sent to its end, no matter how much follows it."""
     client, bot = pair
     begun = b"\x11" * (16 * MB)
     client.connection.send(BINARY, begun, 0.5)
@@ -343,7 +343,7 @@ def test_audio_that_is_being_written_is_not_torn(pair):
 
 
 def test_the_system_holds_little(pair):
-    """What the bot does not read is held back here, where old audio can be dropped, not in the system's buffers."""
+    """Audio that the bot does not read waits here, where old audio can be dropped, not in the system's buffers."""
     client, _ = pair
     for _ in range(400):
         client.connection.send(BINARY, bytes(10_000), 1 / 64)
@@ -394,7 +394,7 @@ def test_one_large_message_is_not_too_much(link):
 
 
 def test_a_flood_of_pings_is_bounded(link):
-    """A bot that sends pings and reads no answers cannot fill the memory: small frames count with what they cost."""
+    """A bot that sends pings and reads no answers cannot fill the memory: small frames count with their real size."""
     client, bot = link(max_queued_bytes=2 * MB)
     blocked(client)
     flood = frame(PING) * 10_000
@@ -440,7 +440,7 @@ def test_the_bot_ends_the_session(pair, code, reason):
 @pytest.mark.parametrize("first", [b"", frame(PING)], ids=["", "ping"])
 @pytest.mark.parametrize("fails", ["our_message", "our_answer"])
 def test_what_came_before_a_write_that_fails(link, first, fails):
-    """If a write fails, what came before it is delivered, and the bot's close frame says how the connection ended."""
+    """If a write fails, earlier messages are delivered, and the bot's close frame says how the connection ended."""
     client, bot = link()
     bot.send(frame(BINARY, b"a word"))  # and the tickets of TLS, with which nothing can be read any more after a reset
     client.received(1)
@@ -470,7 +470,7 @@ def test_what_came_before_a_blocked_write_fails(pair):
 
 
 def test_sending_tells_how_the_connection_has_ended(link):
-    """A message that comes after the bot's close frame fails with its code and reason, also before `on_closed`."""
+    """A message sent after the bot's close frame fails with its code and reason, also before `on_closed`."""
     errors = []
 
     def send(client: Client) -> None:
@@ -515,7 +515,7 @@ def test_the_client_ends_the_session(pair):
 
 
 def test_the_client_hears_the_bot_until_it_answers(pair):
-    """What the bot sends before its own close frame is still taken; its pings need no answer any more."""
+    """Messages of the bot before its own close frame are still received; its pings need no answer any more."""
     client, bot = pair
     with running(lambda: client.connection.close(GUARD)) as closing:
         assert bot.receive()[0] == CLOSE
@@ -533,7 +533,7 @@ def test_what_was_sent_before_close_arrives(pair):
     client.connection.send(BINARY, b"control")
     on(client.io, int)  # they are queued
     with running(lambda: client.connection.close(GUARD)) as closing:
-        until(lambda: client.is_closing)  # what the bot reads before may well be the audio
+        until(lambda: client.is_closing)  # the bot may well read the audio first
         assert bot.receive() == (BINARY, payload)
         assert bot.receive() == (BINARY, b"control")
         assert bot.receive() == (CLOSE, struct.pack("!H", 1000))
@@ -542,7 +542,7 @@ def test_what_was_sent_before_close_arrives(pair):
 
 
 def test_a_bot_that_does_not_answer_the_close_frame(pair):
-    """After the limit the line is closed all the same; the end is ours."""
+    """After the limit the line is closed anyway; the end counts as the client's."""
     client, bot = pair
     client.connection.close(0.1)
     assert (client.ended().code, client.ended().initiator) == (None, "client")
@@ -595,7 +595,7 @@ def test_closing_while_writing_is_blocked(pair):
 
 @over_tls_too
 def test_closing_at_once_while_writing_is_blocked(pair):
-    """close(0) throws away what waits to be sent."""
+    """close(0) throws away the messages that wait."""
     client, _ = pair
     blocked(client)
     client.connection.close(0.0)
@@ -687,7 +687,7 @@ def test_the_line_is_reset(pair):
 
 @over_tls_too
 def test_the_line_breaks_under_a_sender(pair):
-    """A sender that finds the line broken does not raise what the system said: the end is told in one way."""
+    """A sender on a broken line does not raise the system's error: all callers see the same end."""
     client, bot = pair
     blocked(client)
     bot.reset()
@@ -707,7 +707,7 @@ def test_data_after_the_close_frame_is_ignored(pair):
 
 @over_tls_too
 def test_a_breach_of_the_protocol(pair):
-    """What came before it is delivered; the bot gets the code of its offence, and the end has the error."""
+    """Messages before the breach are delivered; the bot gets the code of its offence, and the end has the error."""
     client, bot = pair
     bot.send(frame(BINARY, b"fine") + frame(BINARY, b"masked", mask=True))
     info = client.ended()
@@ -721,7 +721,7 @@ def test_a_breach_of_the_protocol(pair):
 @over_tls_too
 @pytest.mark.parametrize("wire", [close_frame(1011, b"broken"), frame(BINARY, mask=True)], ids=["close", "offence"])
 def test_how_it_ended_survives_a_line_that_cannot_be_answered(link, wire):
-    """If the answer to a close frame or a breach cannot be written, the end is still what the bot made it."""
+    """If the answer to a close frame or a breach cannot be written, the bot's reason still counts."""
     client, bot = link(start=False)
     socket.socket.shutdown(part_probes.socket_of(client.connection), socket.SHUT_WR)
     client.connection.start()
@@ -733,7 +733,7 @@ def test_how_it_ended_survives_a_line_that_cannot_be_answered(link, wire):
 
 @pytest.mark.parametrize("where", ["first", "readable", "continued"])
 def test_an_error_in_a_callback_ends_the_connection(link, caplog, monkeypatch, where):
-    """Whatever raises while a message is delivered, and on whatever way it came: the connection fails, and says so."""
+    """If a callback raises while a message is delivered, on any path, the connection fails with that error."""
 
     def fail(client: Client, opcode: int, payload: bytes) -> None:
         if payload.startswith(b"fail"):
@@ -902,7 +902,7 @@ def test_a_turn_ends_within_what_was_read(link, monkeypatch):
 
 @over_tls_too
 def test_a_callback_that_takes_its_time_loses_nothing(link):
-    """A callback that uses up the turn leaves the rest of what was read to the next one, before more is read."""
+    """If a callback uses up the turn, the next turn delivers the read messages before it reads more."""
 
     def linger(client: Client, opcode: int, payload: bytes) -> None:
         if payload == b"0":

@@ -33,11 +33,11 @@ LIMIT = 1_000_000
 
 
 def read(reader: FrameReader, *parts: bytes) -> list[tuple[int, bytes]]:
-    """Return what comes out if the parts go in one after the other."""
+    """Return the messages read from parts that are fed one after the other."""
     return [(opcode, payload) for part in parts for opcode, payloads in reader.runs(part) for payload in payloads]
 
 
-# -- what comes out ---------------------------------------------------------------------------------------------------
+# -- output -----------------------------------------------------------------------------------------------------------
 
 CONTROL = st.tuples(st.sampled_from([PING, PONG]), st.binary(max_size=125))
 SIZES = st.sampled_from([0, 1, 125, 126, 127, 65535, 65536, 70000])
@@ -68,7 +68,7 @@ def streams(draw):
 @settings(max_examples=150)
 @given(stream=streams(), seed=st.integers())
 def test_whatever_the_fragments_and_splits(stream, seed):
-    """Frames made by `websockets`, fragmented and cut anyhow, come out as the messages that went in."""
+    """Frames made by `websockets`, fragmented and cut anyhow, are read as the original messages."""
     wire, expected = stream
     rng = random.Random(seed)
     cuts = sorted(rng.randrange(len(wire) + 1) for _ in range(rng.randrange(12)))
@@ -112,7 +112,7 @@ def test_a_stream_in_small_parts(size):
 
 
 def test_nothing_is_read_ahead():
-    """A message is handed out before what follows it is looked at, in one go or in several."""
+    """A message is returned before the bytes behind it are read, in one go or in several."""
     reader = FrameReader(LIMIT)
     runs = reader.runs(frame(BINARY, b"a") + frame(BINARY, b"aa") + frame(TEXT, b"b") + b"\x82\x03abc\xff\x00")
     assert next(runs) == (BINARY, [b"a", b"aa"])
@@ -151,7 +151,7 @@ def test_a_too_large_message_is_refused_by_its_header(opcode, length):
 
 
 def test_fragments_count_together():
-    """The limit is one for the whole message; another message begins at zero."""
+    """The limit covers the whole message; another message starts at zero."""
     reader = FrameReader(100)
     assert read(reader, frame(BINARY, b"x" * 60, fin=False), frame(CONT, b"x" * 40)) == [(BINARY, b"x" * 100)]
     assert read(reader, frame(BINARY, b"x" * 60, fin=False)) == []
@@ -201,7 +201,7 @@ def test_a_message_that_trickles_in_costs_no_more_than_its_size(step):
 
     def cost(some: list[bytes]) -> float:
         reader = FrameReader(2 * size)
-        began = time.thread_time()  # what else the machine does is not counted
+        began = time.thread_time()  # other processes do not count
         for part in some:
             assert list(reader.runs(part)) == []
         return time.thread_time() - began
@@ -229,7 +229,7 @@ def test_reserved_bits(opcode, bits):
 
 @pytest.mark.parametrize("opcode", [3, 4, 5, 6, 7, 11, 12, 13, 14, 15])
 def test_unknown_kinds_of_frames(opcode):
-    """An unknown kind is refused by its header, without waiting for what it may carry."""
+    """An unknown kind is refused by its header, without waiting for its payload."""
     with pytest.raises(FrameError, match=f"unknown kind {opcode}") as caught:
         read(FrameReader(LIMIT), header(opcode, 1000))
     assert caught.value.code == 1002
@@ -308,7 +308,7 @@ TEXTS = st.lists(PIECES, max_size=3).map(b"".join)
 
 @st.composite
 def any_frame(draw):
-    """Return a frame of any kind, right or wrong, with a length of any form, or only the beginning of one."""
+    """Return a frame of any kind, right or wrong, with a length of any form, or only the start of one."""
     first = draw(st.sampled_from([TEXT, BINARY, CONT, CONT, PING, PONG, CLOSE, 3, 11]))
     first |= draw(st.sampled_from([0x80, 0x80, 0x80, 0, 0xC0, 0x90]))
     payload = draw(st.one_of(TEXTS, st.binary(max_size=130), SIZES.map(lambda n: random.Random(n).randbytes(n))))
@@ -332,7 +332,7 @@ BYTES = st.one_of(streams().map(lambda stream: stream[0]), any_frame(), any_fram
 
 
 def outcome(reader, parts: list[bytes]) -> list[object]:
-    """Return what comes out of each part, the error at last."""
+    """Return the output of each part, the error at last."""
     seen: list[object] = []
     try:
         for part in parts:
@@ -349,7 +349,9 @@ def outcome(reader, parts: list[bytes]) -> list[object]:
 @settings(max_examples=600)
 @given(pieces=st.lists(BYTES, max_size=6), limit=st.sampled_from([100, 70_000, LIMIT]), seed=st.integers())
 def test_any_stream_against_the_oracle(pieces, limit, seed):
-    """Whatever comes in, cut anyhow: messages and errors are those of websocket-client's reader, each with its part."""
+    """For any input, cut anyhow, messages and errors equal the output of websocket-client's reader, each with its
+    part.
+    """
     wire = b"".join(pieces)
     rng = random.Random(seed)
     cuts = sorted(rng.randrange(len(wire) + 1) for _ in range(rng.choice([0, 2, 12])))
@@ -360,7 +362,7 @@ def test_any_stream_against_the_oracle(pieces, limit, seed):
 @settings(max_examples=200)
 @given(position=st.integers(0, len(WIRE) - 1), value=st.integers(0, 255), size=st.sampled_from([1, 2, 7, len(WIRE)]))
 def test_a_stream_with_one_wrong_byte(position, value, size):
-    """A stream with one byte changed gives what the oracle makes of it, however it is split."""
+    """A stream with one byte changed gives the same output as the oracle, no matter how it is split."""
     damaged = WIRE[:position] + bytes([value]) + WIRE[position + 1 :]
     parts = [damaged[n : n + size] for n in range(0, len(damaged), size)]
     assert outcome(FrameReader(1000), parts) == outcome(OracleReader(1000), parts)
@@ -378,7 +380,7 @@ def mask(request, monkeypatch):
 @pytest.mark.parametrize("opcode", [TEXT, BINARY, CLOSE, PING, PONG])
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 4, 5, 124, 125, 126, 127, 65534, 65535, 65536, 65537, 1_000_003])
 def test_frames_are_those_of_websocket_client(mask, opcode, size):
-    """A frame is, byte for byte, what websocket-client makes with the same key."""
+    """A frame equals, byte for byte, websocket-client's frame with the same key."""
     payload = random.Random(size).randbytes(size)
     made = masked_frame(opcode, payload)
     oracle = ABNF.create_frame(payload, opcode)
@@ -390,7 +392,7 @@ def test_frames_are_those_of_websocket_client(mask, opcode, size):
 
 @given(payload=st.binary(max_size=300))
 def test_a_server_reads_what_was_sent(payload):
-    """What `websockets` makes of a frame is what went in."""
+    """`websockets` reads the payload that was sent."""
     stream = StreamReader()
     stream.feed_data(masked_frame(BINARY, payload))
     parsing = Frame.parse(stream.read_exact, mask=True)
@@ -438,7 +440,7 @@ def test_no_key_comes_twice_from_many_threads():
 
 
 def test_a_forked_child_has_keys_of_its_own():
-    """What was fetched before a fork is the parent's."""
+    """A forked child does not use keys that the parent fetched before the fork."""
     masked_frame(BINARY, b"")
     theirs = in_child(lambda: [key_of(masked_frame(BINARY, b"")) for _ in range(100)])
     ours = [key_of(masked_frame(BINARY, b"")) for _ in range(100)]
@@ -447,7 +449,7 @@ def test_a_forked_child_has_keys_of_its_own():
 
 @pytest.mark.parametrize("what", ["nothing", "a module", "no extension", "a broken one", "another one", "made up"])
 def test_without_compiled_help(what, monkeypatch, tmp_path):
-    """Without `websockets`, or with something else by that name, frames are masked all the same."""
+    """Without `websockets`, or with another module of that name, frames are still masked."""
     if what == "a module":
         (tmp_path / "websockets.py").write_text("")
     elif what != "nothing":

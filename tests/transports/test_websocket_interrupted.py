@@ -14,8 +14,8 @@ pytestmark = pytest.mark.inside
 
 ROOT = Path(__file__).parents[2]
 
-# Sends from the main thread while a timer strikes every fraction of a millisecond, then compares what arrived. A strike
-# may interrupt another, but no more than a few: on a busy machine they would never come to an end.
+# Sends from the main thread while a timer strikes every fraction of a millisecond, then compares the arrived data. A
+# strike may interrupt another, but no more than a few: on a busy machine they would never end.
 SCRIPT = """
 import signal, ssl, sys, threading, time
 from rtvi_sync.concurrency.io_thread import IOThread

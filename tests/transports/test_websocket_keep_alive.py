@@ -32,7 +32,7 @@ MB = 1024 * 1024
 
 
 def answer(bot: Bot) -> bytes:
-    """Answer the next ping, which has to come; its payload."""
+    """Answer the next ping, which has to arrive; return its payload."""
     opcode, payload = bot.receive()
     assert opcode == PING
     bot.send(frame(PONG, payload))
@@ -45,7 +45,7 @@ def test_a_silent_line_is_pinged(link):
     payloads = {answer(bot) for _ in range(5)}
     assert len(payloads) == 5
     assert client.ends == []
-    bot.receive()  # the sixth ping comes after the fifth answer
+    bot.receive()  # the sixth ping follows the fifth answer
     round_trip = client.connection.stats().round_trip
     assert round_trip is not None
     assert 0 < round_trip < GUARD
@@ -81,7 +81,7 @@ def test_any_byte_is_a_sign_of_life(link):
 
 
 def test_an_answer_ends_the_doubt(link):
-    """After an answered ping the next one comes an interval later, with a limit of its own."""
+    """After an answered ping the next one is sent an interval later, with a limit of its own."""
 
     def check(limit: float) -> None:
         client, bot = link(ping_interval=limit / 6, ping_timeout=limit)
@@ -119,7 +119,7 @@ def test_a_stray_pong_is_nothing(link):
 
 
 def test_an_answer_that_is_repeated_is_nothing(link):
-    """A repeated pong sets no timer, and the round trip is that of the first."""
+    """A repeated pong sets no timer, and the round trip ends with the first one."""
     client, bot = link(ping_interval=0.3, ping_timeout=GUARD)
     payload = answer(bot)
     bot.send(frame(BINARY, b"first"))
@@ -180,7 +180,9 @@ def test_without_a_ping_timeout_silence_ends_nothing(link):
 
 @over_tls_too
 def test_no_pings_pile_up_behind_a_blocked_line(link):
-    """Without a limit for the answer, too: what waits to be sent keeps the line as busy as a ping would."""
+    """No ping is sent behind waiting data, which keeps the line as busy as a ping would, even without a limit for the
+    answer.
+    """
     client, bot = link(ping_interval=0.02, ping_timeout=None)
     payload = blocked(client, 8 * MB)
     before = client.connection.stats().bytes_waiting
@@ -192,7 +194,7 @@ def test_no_pings_pile_up_behind_a_blocked_line(link):
 
 
 def test_without_a_stall_timeout_a_slow_reader_ends_nothing(link):
-    """`stall_timeout=None` means no limit: no timer is set, and what waits leaves when the peer reads again."""
+    """`stall_timeout=None` means no limit: no timer is set, and the waiting data leaves when the peer reads again."""
     client, bot = link(stall_timeout=None)
     payload = blocked(client, 8 * MB)
     on(client.io, int)
@@ -222,7 +224,7 @@ def pass_time(seconds: float) -> None:
 
 @over_tls_too
 def test_a_pong_that_lies_in_the_socket_counts(link):
-    """A ping timeout that runs late reads what has arrived before it judges: the peer has answered in time."""
+    """A ping timeout that runs late reads the arrived data before it judges: the peer has answered in time."""
 
     def check(limit: float) -> None:
         client, bot = link(ping_interval=limit / 4, ping_timeout=limit)
@@ -254,7 +256,7 @@ def test_a_timer_that_is_held_up_after_it_has_read(link, monkeypatch):
 
 @over_tls_too
 def test_a_peer_that_read_meanwhile_has_not_stalled(link):
-    """A stall limit that runs late writes what the socket takes before it judges: the peer has read in time."""
+    """A stall limit that runs late writes to the socket before it judges: the peer has read in time."""
 
     def check(limit: float) -> None:
         client, bot = link(stall_timeout=limit)

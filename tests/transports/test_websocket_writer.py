@@ -63,7 +63,7 @@ def read(sock: socket.socket, size: int) -> bytes:
 
 
 def send_and_be_struck(size: int) -> bool:
-    """Send a frame of this many bytes; return False if no signal arrived meanwhile."""
+    """Send a frame of this many bytes; return False if no signal arrived during the call."""
     ours, theirs = tcp_pair(False)
     frame, arrived, free = b"x" * size, bytearray(), []
     with ours, theirs:
@@ -81,7 +81,7 @@ def send_and_be_struck(size: int) -> bool:
             sys.setswitchinterval(0.005)
             with running(use_elsewhere) as elsewhere:
                 free.append(elsewhere.get())
-            arrived.extend(read(theirs, size))  # now the socket has room for what follows
+            arrived.extend(read(theirs, size))  # now the socket has room for the next frames
             writer.send(Outgoing(b"handler", 0.0))
 
         with struck_in_the_next_system_call(handler):
@@ -103,7 +103,7 @@ def send_and_be_struck(size: int) -> bool:
 @pytest.mark.parametrize("size", [MB, 32 * MB], ids=["whole", "part"])
 def test_a_handler_that_strikes_while_the_system_takes_a_frame(size):
     """A signal handler that interrupts a write may wait for other writers; its message follows the whole frame."""
-    until(lambda: send_and_be_struck(size))  # on a busy machine the signal often comes late
+    until(lambda: send_and_be_struck(size))  # on a busy machine the signal is often late
 
 
 def test_a_part_that_the_main_thread_wrote_and_did_not_tell_of():
@@ -126,7 +126,7 @@ def test_a_part_that_the_main_thread_wrote_and_did_not_tell_of():
 
 
 def test_the_main_thread_sends_after_the_end():
-    """What comes after the close frame is refused, though the socket would take it."""
+    """A frame after the close frame is refused, even if the socket would take it."""
     ours, theirs = tcp_pair(False)
     with ours, theirs:
         ours.setblocking(False)
@@ -140,7 +140,7 @@ def test_the_main_thread_sends_after_the_end():
 
 
 def test_the_main_thread_does_not_overtake():
-    """A frame that another thread could not write, because the lock was held, comes first."""
+    """A frame that another thread could not write, because the lock was held, is sent first."""
     ours, theirs = tcp_pair(False)
     with ours, theirs:
         ours.setblocking(False)
@@ -187,10 +187,10 @@ def test_nobody_writes_for_long(monkeypatch):
 
 
 class Narrow(socket.socket):
-    """A socket that takes a few bytes at a time, or fails; `sent` has what it took.
+    """A socket that takes a few bytes at a time, or fails; `sent` has the bytes taken.
 
     Attributes:
-        takes: how many bytes each `send()` takes; an error: it raises that. The last one counts for all that follow.
+        takes: how many bytes each `send()` takes; an error: it raises that. The last one applies to all later calls.
         on_send: called before each.
     """
 
@@ -211,7 +211,7 @@ class Narrow(socket.socket):
 
 @contextlib.contextmanager
 def narrow_writer(max_bytes=MB, takes=()):
-    """Yield a writer to a socket that takes what `takes` has, and the socket."""
+    """Yield a writer to a socket that takes the sizes in `takes`, and the socket."""
     with Narrow() as sock:
         sock.takes = [*takes] or sock.takes
         yield FrameWriter(sock, max_bytes), sock
@@ -223,12 +223,12 @@ def message(text, audio=0.0):
 
 
 def texts(sent):
-    """Return what the frames of `message()` hold, and those of close frames."""
+    """Return the texts in the frames of `message()`, and in close frames."""
     return [part.decode() for part in bytes(sent).replace(b"\x88", b"\x82").split(b"\x82")[1:]]
 
 
 def write_all(writer):
-    """Write what waits for the socket, as the I/O thread does: it writes for some milliseconds at a time."""
+    """Write the data that waits for the socket, as the I/O thread does: for some milliseconds at a time."""
     while writer.blocked:
         writer.flush(room=True)
 
@@ -292,7 +292,7 @@ def test_the_queue_holds_its_limit_and_no_more():
 
 
 def test_the_oldest_audio_is_dropped():
-    """Of more than a second of queued audio the oldest is dropped and counted, and what was begun is not."""
+    """Of more than a second of queued audio the oldest is dropped and counted, except a frame that is partly sent."""
     with narrow_writer(takes=[FULL]) as (writer, sock):
         writer.send(message(b"begun", 0.5))
         writer.flush()
@@ -324,7 +324,7 @@ def test_a_second_of_audio_is_queued():
 
 
 def test_the_close_frame_comes_behind_messages_and_instead_of_audio():
-    """Queued messages come before the close frame, also those that no thread has queued yet; audio does not."""
+    """Queued messages precede the close frame, also those that no thread has queued yet; audio does not."""
     with narrow_writer(takes=[FULL]) as (writer, sock):
         writer.send(message(b"begun"))
         writer.flush()
@@ -440,7 +440,7 @@ def test_what_the_system_holds(tls, what):
             for _ in range(100):
                 writer.send(Outgoing(masked_frame(opcode, b"x" * 100), audio))
                 writer.flush()
-            threading.Event().wait(0.01)  # for acknowledgements of what the peer's system did take
+            threading.Event().wait(0.01)  # for acknowledgements of the bytes that the peer's system took
         messages, size = writer.end()
     assert (messages > 0, size > 0) == (what == "message", what == "message")
 
@@ -477,7 +477,9 @@ def test_a_message_before_much_audio(monkeypatch, cipher, lost):
 
 
 def test_a_message_that_meets_the_close_is_sent_or_refused():
-    """A sender that has passed the check when the close begins is not told that its message was accepted."""
+    """If the close starts after a sender has passed the check, its message is sent or refused, and not accepted and
+    lost.
+    """
     with writer_and_peer(False) as (writer, _):
         late = Outgoing(masked_frame(BINARY, b"late"), 0.0)
         close = Outgoing(masked_frame(CLOSE, b""), 0.0)

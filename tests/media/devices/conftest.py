@@ -27,7 +27,9 @@ def library(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def machine(library: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMachine]:
-    """Yield a machine with a microphone and a speaker; nothing that would have crashed it may happen or stay begun."""
+    """Yield a machine with a microphone and a speaker, and check that nothing would have crashed it or is still
+    open.
+    """
     machine = FakeMachine(
         devices=[FakeDevice("desk", inputs=1), FakeDevice("box", outputs=2)],
         defaults={"audioinput": "desk", "audiooutput": "box"},
@@ -42,7 +44,7 @@ def machine(library: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMachi
 
 
 def probed(machine: FakeMachine, library: str) -> list[PortAudioDevice]:
-    """Return what another process would find."""
+    """Return the devices that another process would find."""
     elsewhere = FakeMachine(devices=machine.devices, defaults=machine.defaults, hosts=machine.hosts)
     binding: Any = pyaudio_binding if library == "pyaudio" else sounddevice_binding
     return parse_devices(describe(binding.Binding(elsewhere.module(library))))

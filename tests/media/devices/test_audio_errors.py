@@ -1,4 +1,4 @@
-"""Errors of audio devices: what failed, and what to do next."""
+"""Errors of audio devices: their causes and their advice."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_errors_of_opening(
 def test_the_library_is_not_installed(
     monkeypatch: pytest.MonkeyPatch, library: str, system: str, release: dict[str, str] | None, command: str
 ) -> None:
-    """The error has the commands that install it and what it needs of this platform."""
+    """The error has the commands that install the library and its requirements on this platform."""
 
     def read_release() -> dict[str, str]:
         if release is None:
@@ -140,7 +140,7 @@ def test_the_library_cannot_be_imported(monkeypatch: pytest.MonkeyPatch, library
     for name in AUDIO_LIBRARIES:
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setattr(portaudio, "probe", lambda _: None)
-    monkeypatch.setattr(sounddevice_binding, "load", sounddevice_binding.load.__wrapped__)  # it keeps what it loaded
+    monkeypatch.setattr(sounddevice_binding, "load", sounddevice_binding.load.__wrapped__)  # it caches its module
     extra = AUDIO_LIBRARIES[library]
     with pytest.raises(MissingExtraError, match=rf"install .*\[{extra}\].*PortAudio library not found"):
         PortAudioBackend(library).open_input(None, 16000, 0.02)

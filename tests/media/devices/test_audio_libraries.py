@@ -45,7 +45,7 @@ def test_a_choice_is_used(library: str) -> None:
 
 
 def test_a_module_that_is_imported_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wherever it came from; one that cannot be found is not."""
+    """An imported module counts as installed, from any source; one that cannot be found does not."""
     assert is_installed("json")
     assert not is_installed("module_that_is_nowhere")
     monkeypatch.setitem(sys.modules, "module_that_is_nowhere", sys)

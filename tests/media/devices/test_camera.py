@@ -80,7 +80,7 @@ class Album:
 
 
 def test_one_thread_opens_reads_and_releases(fake, shoot):
-    """All calls to a camera come from the thread rtvi-cam, also the last one, whichever thread ends the session."""
+    """The thread rtvi-cam makes all calls to a camera, even the last one, whichever thread ends the session."""
     session = shoot()
     fake.pictures.put(picture(1))
     session.camera.wait_opened(Deadline(GUARD))
@@ -190,7 +190,7 @@ def test_a_slow_transport_gets_the_newest_frame(fake, shoot):
 
 
 def test_before_the_bot_is_ready_nothing_is_sent(fake, shoot):
-    """The local track gets frames from the beginning, the bot from start() on."""
+    """The local track gets frames from the start, the bot from start() on."""
     sent: list[int] = []
     arrived = threading.Event()
 
@@ -391,7 +391,7 @@ def test_a_process_that_was_stopped(fake, shoot):
 
 @pytest.fixture
 def screenshots(monkeypatch):
-    """Put a screen of 2 x 1 pixels in place of that of the machine; return an event, set when it is closed."""
+    """Replace the machine's screen with one of 2 x 1 pixels; return an event, set when it is closed."""
     closed = threading.Event()
 
     class Screen:
@@ -504,7 +504,7 @@ def test_a_source_is_read_and_closed_on_the_same_thread(shoot):
 
 
 def test_a_source_that_is_never_on_is_not_read(shoot):
-    """With the camera off a source is neither read nor closed."""
+    """With the camera off a source is not read or closed."""
     album = Album(picture(1))
     shoot(album, on=False).end()
     assert (album.read_by, album.closed) == (set(), [])

@@ -1,4 +1,4 @@
-"""What microphones, speakers and cameras share: the first open, reports of failures, and the watchdog."""
+"""The common base of microphones, speakers and cameras: the first open, reports of failures, and the watchdog."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_what_a_library_raises_is_a_device_error(device: DrivenDevice) -> None:
 
 
 def test_after_halt_nothing_is_told(device: DrivenDevice) -> None:
-    """A device that was halted, once or twice, reports neither a failure nor a success."""
+    """A device that was halted, once or twice, reports no failure and no success."""
     device.opens()
     device.halt()
     device.halt()

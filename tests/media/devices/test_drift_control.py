@@ -1,4 +1,4 @@
-"""Clocks that differ, and what comes at once after a stall, while a bot speaks without a pause."""
+"""Clocks that differ, and bursts after a stall, while a bot speaks without a pause."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PCM = bytes(960)
 
 
 def delays(seconds: float, card: float = 1.0, late: Callable[[float], float] = lambda _: 0.0) -> Iterator[float]:
-    """Play frames that come each 20 ms, `late(time)` seconds late, and give the delay of each.
+    """Play frames that arrive each 20 ms, `late(time)` seconds late, and give the delay of each.
 
     Args:
         seconds: how long.
@@ -38,7 +38,7 @@ def delays(seconds: float, card: float = 1.0, late: Callable[[float], float] = l
 
 @pytest.mark.parametrize("card", [0.9995, 1.0005])
 def test_an_hour_of_clocks_that_differ(card):
-    """The delay stays within 50 ms of what it was."""
+    """The delay stays within 50 ms of its first value."""
     assert all(abs(delay - 0.08) < 0.05 for delay in delays(3600.0, card))
 
 
@@ -53,7 +53,7 @@ def test_clocks_that_do_not_differ():
 
 
 def test_a_stall():
-    """What comes at once after 0.4 s is late at first, and after a minute and a half nothing is."""
+    """Audio that arrives at once after 0.4 s is late at first, and on time after a minute and a half."""
     stall = list(delays(120.0, late=lambda sent: max(0.0, 20.4 - sent) if sent > 20 else 0.0))
     assert stall[1030] > 0.38
     assert max(stall[5500:]) < 0.13

@@ -1,4 +1,4 @@
-"""The reference of the echo canceller, read by time, and what is left of an echo."""
+"""The reference of the echo canceller, read by time, and the rest of an echo."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def counted(begin: int, frames: int) -> bytes:
 
 @pytest.fixture
 def reference() -> Reference:
-    """Return the reference of a speaker that began to play samples 1 to 1600 at 100 s."""
+    """Return the reference of a speaker that started to play samples 1 to 1600 at 100 s."""
     reference = Reference(RATE)
     reference.add(counted(1, 1600), RATE, 100.0)
     return reference
 
 
 def test_it_is_read_by_time(reference: Reference) -> None:
-    """What is taken is what is played at that moment, and the next is what follows it."""
+    """The reference returns the audio played at that moment, and then the next."""
     assert reference.take(CHUNK, 100.04) == counted(641, CHUNK)
     assert reference.take(CHUNK, 100.06) == counted(961, CHUNK)
 
@@ -46,7 +46,7 @@ def test_before_and_after_it_there_is_silence(reference: Reference) -> None:
 
 
 def taken(reference: Reference, late: float, calls: int, begin: float = 100.02) -> list[bytes]:
-    """Return what is taken of what is played from `begin` on, by a thread that is late."""
+    """Return the reference of the audio played from `begin` on, as taken by a thread that is late."""
     reference.add(counted(1601, 16000), RATE, 100.1)
     return [reference.take(CHUNK, begin + number / 50 + late) for number in range(calls)]
 
@@ -77,7 +77,7 @@ def test_a_jump_is_followed(reference: Reference, late: float, first: int) -> No
 
 
 def test_a_pause_of_the_speaker_is_silence(reference: Reference) -> None:
-    """Between what was played to its end and what comes later; a short one is none."""
+    """Between two stretches of audio there is silence, unless the pause is short."""
     reference.add(counted(2000, 160), RATE, 100.13)
     reference.add(counted(3000, 160), RATE, 100.145)
     assert reference.take(160, 100.095) == counted(1441, 160)
@@ -86,7 +86,7 @@ def test_a_pause_of_the_speaker_is_silence(reference: Reference) -> None:
 
 
 def test_what_was_dropped_was_not_played(reference: Reference) -> None:
-    """After an interruption silence follows, then what is played next."""
+    """After an interruption silence follows, then the next audio."""
     reference.cut(100.05)
     reference.cut(100.05)
     reference.add(counted(5000, CHUNK), RATE, 100.08)
@@ -101,7 +101,7 @@ def test_a_microphone_that_is_not_read_holds_little(reference: Reference) -> Non
 
 
 def test_another_rate() -> None:
-    """What the converter holds back is not late: a click is where it was."""
+    """The audio that the converter holds back is not late: a click is in its place."""
     reference = Reference(RATE)
     click = np.zeros(24000, "<i2")
     click[12000] = 20000
@@ -130,7 +130,7 @@ def canceller() -> EchoCanceller:
 
 
 def recorded(canceller: EchoCanceller, played: Samples, near: Samples, start: float = 50.0) -> Samples:
-    """Return what is left of `near`, recorded while the speaker plays, in whose buffer are 100 ms."""
+    """Return the rest of `near`, recorded while the speaker plays with 100 ms in its buffer."""
     ahead = RATE // 10
     canceller.play(played[:ahead].tobytes(), RATE, start)
     left = []
@@ -157,7 +157,7 @@ def test_an_echo_is_cancelled(canceller: EchoCanceller, delay: float) -> None:
 
 
 def test_without_a_speaker_nothing_changes(canceller: EchoCanceller) -> None:
-    """Between a microphone and a sink there is no echo, nor after the speaker has ended."""
+    """Audio between a microphone and a sink, or after the speaker has ended, is unchanged: there is no echo."""
     said = noise(0.02, 2).tobytes()
     assert canceller.cancel(said, 50.0) == said
     canceller.play(said, RATE, 50.0)
@@ -182,7 +182,7 @@ def test_nothing_is_let_through_while_it_learns(canceller: EchoCanceller) -> Non
 
 
 def test_a_speaker_before_the_microphone() -> None:
-    """What is played while no microphone is open is forgotten."""
+    """Audio played while no microphone is open is forgotten."""
     pytest.importorskip("pywebrtc_audio")
     canceller = EchoCanceller()
     canceller.reset()
@@ -193,7 +193,7 @@ def test_a_speaker_before_the_microphone() -> None:
 
 
 def test_a_speaker_that_is_opened_again(canceller: EchoCanceller) -> None:
-    """What was learnt is forgotten: the same audio has the same result as at first."""
+    """The canceller forgets its adaptation: the same audio has the same result as at first."""
     played = noise(4, 3)
     near = played // 2
     first, second = (recorded(canceller, played, near, start) for start in (50.0, 54.0))
@@ -206,7 +206,7 @@ def test_a_speaker_that_is_opened_again(canceller: EchoCanceller) -> None:
 
 @pytest.mark.parametrize("module", ["pywebrtc_audio", "soxr", "numpy"])
 def test_the_extra_is_missing(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
-    """The error says how to install it, and what could not be imported."""
+    """The error gives the installation command, and the import that failed."""
     monkeypatch.setitem(sys.modules, module, None)
     assert not is_available()
     with pytest.raises(MissingExtraError, match=rf"install .*\[aec\].*{module}") as caught:

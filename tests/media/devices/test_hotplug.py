@@ -28,7 +28,7 @@ pytestmark = pytest.mark.inside
 
 
 def test_a_list_that_fails_for_a_while(caplog: pytest.LogCaptureFixture) -> None:
-    """A list of devices that fails is asked for again, which is said once; what there is then is told."""
+    """If listing the devices fails, it is repeated, with one log entry; then the devices are reported."""
     answers: list[object] = [[info("one", "videoinput")], *[DeviceError("no server", devices=("mic",))] * 3, OSError()]
     changes: list[list[MediaDeviceInfo]] = []
 
@@ -58,7 +58,7 @@ def test_a_list_that_needs_a_library(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_cameras_that_come_and_go() -> None:
-    """What there is at first is told, and from then on each change, until it is closed."""
+    """The first cameras are reported, and from then on each change, until the watch is closed."""
     there = [info("one", "videoinput")]
     changes: list[list[MediaDeviceInfo]] = []
     looked = threading.Semaphore(0)
@@ -82,7 +82,7 @@ INTERVAL = 0.02
 
 
 class Told:
-    """What a watch was told: the names of the devices, each time."""
+    """The reports of a watch: the names of the devices, each time."""
 
     def __init__(self) -> None:
         self.lists: list[list[str]] = []
@@ -101,13 +101,13 @@ def watch_of(library: str, on_change: Callable[[list[MediaDeviceInfo]], object],
 
 
 def settle(watch: DeviceWatch) -> None:
-    """Wait until it knows what there is at first."""
+    """Wait until the watch knows the first devices."""
     until(lambda: part_probes.has_listed(watch), "nothing was listed")
 
 
 @linux_only
 def test_coming_and_going(library: str, stub: Stub) -> None:
-    """What is there at first is told, and each change once, with all devices there are."""
+    """The first devices are reported, and each change once, with all devices."""
     stub.set(devices=["desk"])
     told = Told()
     watch = watch_of(library, told, INTERVAL)
@@ -138,7 +138,7 @@ def test_closing_ends_thread_and_process(library: str, stub: Stub) -> None:
 
 @linux_only
 def test_watches_share_a_process(library: str, stub: Stub) -> None:
-    """The last one that closes ends it; one that comes later is told what there is then, too."""
+    """The last watch that closes ends the process; a later one gets the current devices, too."""
     stub.set(devices=["desk"])
     first, second = Told(), Told()
     a = watch_of(library, first, INTERVAL)
@@ -161,7 +161,7 @@ def test_a_hung_sound_system_does_not_hold_up_closing(library: str, stub: Stub) 
     settle(watch)
     (before,) = children()
     stub.set(hang=True)
-    # The process reads and answers in turn: one that has begun to hang has nothing to read and writes nothing.
+    # The process reads and answers in turn: one that hangs has nothing to read and writes nothing.
     until(lambda: waits(before), "it does not hang")
     process = part_probes.listing_process(watch)
     watch.close()
@@ -170,14 +170,14 @@ def test_a_hung_sound_system_does_not_hold_up_closing(library: str, stub: Stub) 
 
 
 def waits(pid: int) -> bool:
-    """Tell whether a process waits for a lock, as the hanging PyAudio does."""
+    """Return whether a process waits for a lock, as the hanging PyAudio does."""
     with open(f"/proc/{pid}/wchan") as file, open(f"/proc/{pid}/syscall") as call:
         return "futex" in file.read() or call.read().split()[0] == "202"
 
 
 @linux_only
 def test_a_crash_is_not_the_end(library: str, stub: Stub, caplog: pytest.LogCaptureFixture) -> None:
-    """After a crash, another process watches the devices, and reports what has changed meanwhile."""
+    """After a crash, another process watches the devices, and reports the changes since then."""
     caplog.set_level(logging.INFO)
     stub.set(devices=["desk"])
     told = Told()
@@ -221,7 +221,7 @@ def test_a_function_that_closes_its_watch(library: str, stub: Stub) -> None:
 
 @linux_only
 def test_without_the_library(library: str, stub: Stub, caplog: pytest.LogCaptureFixture) -> None:
-    """A warning says what to install; nothing runs on."""
+    """A warning names the package to install; no process or thread is left."""
     stub.set(missing="No module named '_sounddevice'")
     watch = watch_of(library, Told(), INTERVAL)
     until(lambda: "pip install" in caplog.text and not children(), "no warning")

@@ -162,7 +162,7 @@ def test_before_the_bot_is_ready_only_the_track_gets_audio(rig):
 
 
 class FakeEcho:
-    """A canceller that makes audio silent, and what it is told."""
+    """A canceller that makes audio silent, and records its calls."""
 
     def __init__(self) -> None:
         self.begun: list[int] = []
@@ -180,7 +180,7 @@ class FakeEcho:
 
 
 def test_the_echo_is_cancelled(rig):
-    """The bot and the track get what is left of each frame, which is told with the time at which it began."""
+    """The bot and the track get each frame without its echo; the canceller receives it with its start time."""
     mic = rig()
     mic.echo = FakeEcho()
     mic.begin()
@@ -420,7 +420,7 @@ def test_a_slow_device_is_waited_for(rig):
 
 
 def test_a_first_open_that_hangs(rig):
-    """wait_opened() raises at its deadline and says what to do; the abandoned thread ends without side effects."""
+    """wait_opened() raises at its deadline and names the remedy; the abandoned thread ends without side effects."""
     mic = rig()
     mic.audio.hangs = True
     mic.make().world.settle()
@@ -555,7 +555,7 @@ def test_a_microphone_that_is_first_unmuted_later_and_missing(rig, error):
 
 
 def test_a_device_that_hangs_is_reported_once(rig):
-    """A device without a frame for 1 s is reported once, with what to do, after 1.5 s at the latest."""
+    """A device without a frame for 1 s is reported once, with advice, after 1.5 s at the latest."""
     mic = rig().begin()
     mic.watch(1.0)
     mic.audio.hangs = True
@@ -845,7 +845,7 @@ def test_a_hanging_device_is_abandoned(rig):
 
 
 def test_a_hanging_device_that_fails_after_it_was_abandoned(rig, caplog):
-    """The late error of an abandoned device is neither reported nor logged."""
+    """The late error of an abandoned device is not reported or logged."""
     mic = rig().begin()
     mic.audio.hangs = True
     mic.world.advance(0.1)
@@ -959,5 +959,5 @@ def test_any_sequence_of_actions(enabled, steps):
 
 
 def wanted_and_well(rig: Rig) -> bool:
-    """Tell whether the microphone is enabled and its device works."""
+    """Return whether the microphone is enabled and its device works."""
     return rig.enabled and not (rig.audio.read_error or rig.audio.open_error or rig.audio.hangs)

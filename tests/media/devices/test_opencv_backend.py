@@ -239,7 +239,7 @@ def test_without_the_extra(machine, monkeypatch, module):
 
 
 def python(code: str, folder: Path | None = None) -> tuple[str, str]:
-    """Return what a new process prints to stdout and to stderr; it has to exit with status 0."""
+    """Return the stdout and stderr of a new process; it has to exit with status 0."""
     path = [str(Path(__file__).parents[3]), *([str(folder)] if folder else [])]
     code = f"import sys; sys.path[:0] = {path[::-1]}\n{code}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=GUARD)

@@ -76,7 +76,7 @@ def test_a_hung_sound_server_does_not_hang_everybody(
 def test_where_another_process_crashes_this_one_does_not_try(
     machine: FakeMachine, audio: PortAudioBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PortAudio begins elsewhere first."""
+    """PortAudio is started in another process first."""
     tried: list[int] = []
 
     def crash(_: str) -> list[PortAudioDevice]:
@@ -214,7 +214,7 @@ def test_a_stream_that_does_not_close_for_a_restart(
 
 
 def test_a_device_that_is_gone_after_a_restart(machine: FakeMachine, audio: PortAudioBackend, owner: Owner) -> None:
-    """A stream whose device was unplugged meanwhile fails, as it would without a restart."""
+    """A stream whose device was unplugged during the restart fails, as it would without a restart."""
     mic: PortAudioInput = owner.do(audio.open_input, None, 16000, 0.02)
     machine.devices[0] = FakeDevice("new", inputs=1)
     with ThreadPoolExecutor(1) as opening:

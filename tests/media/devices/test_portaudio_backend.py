@@ -83,7 +83,7 @@ def test_a_microphone(machine: FakeMachine, audio: PortAudioBackend) -> None:
 
 
 def test_a_speaker(machine: FakeMachine, audio: PortAudioBackend) -> None:
-    """What is written is played; its buffer holds three periods."""
+    """Written audio is played; the buffer holds three periods."""
     stream = audio.open_output("ALSA/box", 24000, 0.04)
     assert (stream.sample_rate_hz, stream.buffer, stream.room()) == (24000, 0.12, 0.12)
     stream.write(counted(0, 960))
@@ -93,7 +93,7 @@ def test_a_speaker(machine: FakeMachine, audio: PortAudioBackend) -> None:
 
 
 def test_an_index_is_looked_up_at_each_opening(machine: FakeMachine, audio: PortAudioBackend) -> None:
-    """Indices move when devices come and go; names do not."""
+    """Indices move when devices are plugged in or out; names do not."""
     audio.open_input("ALSA/desk", 16000, 0.02).close()
     machine.devices.insert(0, FakeDevice("first", inputs=1))
     stream = audio.open_input("ALSA/desk", 16000, 0.02)
@@ -111,7 +111,7 @@ def test_an_impossible_rate_is_refused(audio: PortAudioBackend) -> None:
 def test_a_device_that_is_not_there(
     machine: FakeMachine, audio: PortAudioBackend, monkeypatch: pytest.MonkeyPatch, is_mic: bool
 ) -> None:
-    """The error names those that are; PortAudio ends again. No other process is asked what was just listed."""
+    """The error lists the existing devices; PortAudio ends again. No other process is asked for the list just made."""
     audio.devices()
     monkeypatch.setattr(portaudio, "probe", lambda _: pytest.fail("asked"))
     with pytest.raises(DeviceError, match=r"There is no .*'ALSA/gone'.*ALSA/") as caught:
@@ -129,7 +129,7 @@ def test_no_default_device(machine: FakeMachine, audio: PortAudioBackend) -> Non
 
 
 def test_portaudio_does_not_begin(machine: FakeMachine, audio: PortAudioBackend) -> None:
-    """An error of its beginning is one of the sound system."""
+    """An error at its start is one of the sound system."""
 
     def fail() -> None:
         raise OSError(-9999, "Unanticipated host error")
@@ -153,7 +153,7 @@ def test_portaudio_does_not_list(machine: FakeMachine, audio: PortAudioBackend) 
     assert (machine.begun, machine.alive) == (1, 0)
 
 
-# -- what a device refuses ---------------------------------------------------------------------------------------------
+# -- refusals of a device ----------------------------------------------------------------------------------------------
 
 
 def test_a_microphone_that_refuses_the_rate(machine: FakeMachine, audio: PortAudioBackend) -> None:
@@ -163,14 +163,14 @@ def test_a_microphone_that_refuses_the_rate(machine: FakeMachine, audio: PortAud
     assert stream.sample_rate_hz == 16000
     assert {len(stream.read()) for _ in range(20)} == {640}
     assert machine.streams[0].rate == 44100
-    assert 0.02 < stream.backlog() < 0.05  # what the device has, and what is converted
+    assert 0.02 < stream.backlog() < 0.05  # the device's samples and the converted ones
     stream.close()
 
 
 def test_a_microphone_that_refuses_the_rate_without_soxr(
     machine: FakeMachine, audio: PortAudioBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it hears is delivered at its own rate, which bots take."""
+    """The audio is delivered at the microphone's own rate, which bots take."""
     monkeypatch.setitem(sys.modules, "soxr", None)
     machine.devices[0].rates = {44100}
     stream = audio.open_input(None, 16000, 0.02)
@@ -180,7 +180,7 @@ def test_a_microphone_that_refuses_the_rate_without_soxr(
 
 
 def test_a_speaker_that_refuses_the_rate(machine: FakeMachine, audio: PortAudioBackend) -> None:
-    """What is written is converted to its own rate; nothing is lost but what the filter holds back."""
+    """Written audio is converted to the speaker's own rate; only the filter's delay is lost."""
     machine.devices[1].rates = {44100}
     stream = audio.open_output(None, 24000, 0.04)
     assert stream.sample_rate_hz == 24000
@@ -193,7 +193,7 @@ def test_a_speaker_that_refuses_the_rate(machine: FakeMachine, audio: PortAudioB
 
 
 def test_dropping_what_is_converted(machine: FakeMachine, audio: PortAudioBackend) -> None:
-    """What the filter holds back is dropped too: silence that follows is silence."""
+    """The audio that the filter holds back is dropped too: later silence is silent."""
     machine.devices[1].rates = {44100}
     stream = audio.open_output(None, 24000, 0.04)
     stream.write(b"\x00\x60" * 960)
@@ -208,7 +208,7 @@ def test_dropping_what_is_converted(machine: FakeMachine, audio: PortAudioBacken
 def test_a_speaker_that_refuses_the_rate_without_soxr(
     machine: FakeMachine, audio: PortAudioBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error has the command that installs what is missing; nothing stays open."""
+    """The error has the command that installs the missing package; no stream stays open."""
     monkeypatch.setitem(sys.modules, "soxr", None)
     machine.devices[1].rates = {44100}
     with pytest.raises(MissingExtraError, match=r"install .*\[resample\]"):
@@ -216,7 +216,7 @@ def test_a_speaker_that_refuses_the_rate_without_soxr(
 
 
 def test_mono_refused(machine: FakeMachine, audio: PortAudioBackend) -> None:
-    """A stereo microphone is mixed; what is played is the same on both sides."""
+    """A stereo microphone is mixed; both sides of a speaker play the same."""
     machine.devices = [FakeDevice("desk", inputs=2, channels={2}), FakeDevice("box", outputs=8, channels={2})]
     mic, speaker = audio.open_input(None, 16000, 0.02), audio.open_output(None, 24000, 0.04)
     assert mic.read() == counted(0, 320)
@@ -240,7 +240,7 @@ def test_everything_refused(machine: FakeMachine, audio: PortAudioBackend) -> No
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
 def test_bytes_of_any_kind_are_played(machine: FakeMachine, audio: PortAudioBackend, kind: Any) -> None:
-    """PyAudio takes bytes alone, and believes the number of samples that comes with them."""
+    """PyAudio takes only bytes, and trusts the number of samples passed with them."""
     stream = audio.open_output(None, 24000, 0.04)
     stream.write(kind(b"\x01\x02\x03"))
     stream.write(kind(b""))
@@ -250,7 +250,7 @@ def test_bytes_of_any_kind_are_played(machine: FakeMachine, audio: PortAudioBack
 
 
 def test_errors_of_reading_and_writing(machine: FakeMachine, audio: PortAudioBackend) -> None:
-    """Errors of reading and writing are typed; what follows fails too, the counts are 0, and closing works."""
+    """Errors of reading and writing are typed; later calls fail too, the counts are 0, and closing works."""
     mic, speaker = audio.open_input(None, 16000, 0.02), audio.open_output(None, 24000, 0.04)
     for opened in machine.streams:
         opened.failing = OSError(-9999, "Unanticipated host error")
@@ -264,7 +264,7 @@ def test_errors_of_reading_and_writing(machine: FakeMachine, audio: PortAudioBac
 
 
 def test_dropping(machine: FakeMachine, audio: PortAudioBackend) -> None:
-    """What is in the buffer is not heard, and the device plays what comes next."""
+    """Audio in the buffer is not heard, and the device plays the next audio."""
     stream = audio.open_output(None, 24000, 0.04)
     stream.write(bytes(1920))
     stream.drop()
@@ -277,7 +277,7 @@ def test_dropping(machine: FakeMachine, audio: PortAudioBackend) -> None:
 # -- one PortAudio for all threads -------------------------------------------------------------------------------------
 
 
-# -- a device that came later ------------------------------------------------------------------------------------------
+# -- a device that is plugged in later ---------------------------------------------------------------------------------
 
 
 def test_dropped_sound_does_not_come_back(machine: FakeMachine, audio: PortAudioBackend, owner: Owner) -> None:
@@ -300,4 +300,4 @@ def test_dropped_sound_does_not_come_back(machine: FakeMachine, audio: PortAudio
 # -- forks -------------------------------------------------------------------------------------------------------------
 
 
-# -- what is not installed ---------------------------------------------------------------------------------------------
+# -- packages that are not installed -----------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ def test_the_devices(library: str, stub: Stub) -> None:
 
 
 def test_a_library_that_is_missing(library: str, stub: Stub) -> None:
-    """The error has what the import said, and this process has imported and printed nothing."""
+    """The error has the import's message, and this process has imported and printed nothing."""
     stub.set(missing="libportaudio.so.2: cannot open shared object file")
     with pytest.raises(MissingExtraError, match=r"pip install.*libportaudio\.so\.2"):
         probing.probe(library)

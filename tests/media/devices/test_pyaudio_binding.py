@@ -1,4 +1,4 @@
-"""What only PyAudio needs; the tests of the backend run with each library."""
+"""Functions that only PyAudio needs; the tests of the backend run with each library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only sounddevice needs; the tests of the backend run with each library."""
+"""Functions that only sounddevice needs; the tests of the backend run with each library."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _terminate():
 def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., object]:
     """Return a function that loads a `sounddevice` with some more code."""
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setitem(sys.modules, "sounddevice", None)  # so that what a test imports is forgotten after it
+    monkeypatch.setitem(sys.modules, "sounddevice", None)  # so that a module imported by a test is forgotten after it
     monkeypatch.delitem(sys.modules, "sounddevice")
 
     def load(code: str = "") -> object:
@@ -64,7 +64,7 @@ def test_the_applications_module_is_its_own(load: Callable[..., object]) -> None
     ],
 )
 def test_what_fails(load: Callable[..., object], code: str, error: type[Exception]) -> None:
-    """What is not installed is an ImportError, and a PortAudio that fails an OSError."""
+    """A missing package is an ImportError, and a PortAudio that fails an OSError."""
     with pytest.raises(error, match=r"PortAudio|missing"):
         load(code)
 

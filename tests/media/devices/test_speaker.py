@@ -89,7 +89,7 @@ class Rig:
 
     def stream(self, frames: int, pace: float = 0.04, samples: int = FRAME, lateness=lambda: 0.0) -> bytes:
         """Write frames in real time, with a head start of two frames, and return their samples."""
-        said, begun = bytearray(), self.world.time  # appending does not copy what is there
+        said, begun = bytearray(), self.world.time  # appending does not copy the bytes before
         for number in range(frames):
             due = begun + pace * max(0, number - 1) + lateness()
             if due > self.world.time:
@@ -142,7 +142,7 @@ def rig():
 
 @pytest.mark.parametrize("phase", [0.0, 0.003, 0.011, 0.0199, 0.02, 0.0307, 0.04])
 def test_speech_is_played_80_ms_after_it_arrived(rig, phase):
-    """Speech begins after the same delay, at any phase of the silence."""
+    """Speech starts after the same delay, at any phase of the silence."""
     rig.begin(1.0 + phase)
     came = rig.world.time
     said = rig.say() + rig.say()
@@ -209,7 +209,7 @@ def test_busy_threads_from_the_beginning(rig):
 
 
 def test_busy_threads_come_and_go(rig):
-    """If the thread is late repeatedly, the device is reopened with a larger buffer and speech begins later, until the
+    """If the thread is late repeatedly, the device is reopened with a larger buffer and speech starts later, until the
     thread is on time again. Speech is played to its end before."""
     rig.begin()
     rig.speakers.late = lambda: 0.016
@@ -226,7 +226,7 @@ def test_busy_threads_come_and_go(rig):
     assert delay(rig) == pytest.approx(0.08, abs=0.001)
     rig.end(2.0)
     assert periods(rig) == [0.08, 0.2, 0.08]
-    assert rig.statuses == ["speaker_a"] * 3  # each time; the slot publishes what is new
+    assert rig.statuses == ["speaker_a"] * 3  # each time; the slot publishes changes
     assert rig.speaker.underruns == 0
 
 
@@ -268,7 +268,7 @@ def test_speech_that_continues_at_the_last_moment_beside_busy_threads(rig, gap):
 
 
 def test_a_short_buffer_can_wait(rig):
-    """When the threads are idle again, beginning speech is not delayed by reopening the device."""
+    """When the threads are idle again, the start of speech is not delayed by reopening the device."""
     rig.speakers.late = lambda: 0.016
     rig.begin(1.0)
     rig.speakers.late = lambda: 0.0
@@ -282,7 +282,7 @@ def test_a_short_buffer_can_wait(rig):
 
 @pytest.mark.parametrize(("seed", "share"), some_of([(1, 0.3), (2, 0.4), (1, 0.4), (2, 0.3)], (1, 0.3)))
 def test_threads_that_are_busy_now_and_then(rig, share, seed):
-    """A load between that of one thread and that of two does not reopen the device repeatedly."""
+    """A load between one and two busy threads does not reopen the device repeatedly."""
     rng = random.Random(seed)
     rig.speakers.late = lambda: 0.010 if rng.random() < share else 0.005
     rig.begin(100.0)
@@ -366,7 +366,7 @@ def test_a_failure_beside_busy_threads_refuses_no_buffer(rig):
 
 
 def test_a_small_device_beside_busy_threads(rig):
-    """With a small buffer, speech begins no earlier than on an idle machine."""
+    """With a small buffer, speech starts no earlier than on an idle machine."""
     rig.speakers.most = 0.12
     rig.speakers.late = lambda: 0.016
     rig.begin(1.0)
@@ -419,7 +419,7 @@ def test_an_abandoned_thread_opens_no_device(rig):
 
 @pytest.mark.parametrize("late", [0.0052, 0.0065])
 def test_beside_one_busy_thread(rig, late):
-    """One busy thread releases the GIL every 5 ms, so speech does not begin much later."""
+    """One busy thread releases the GIL every 5 ms, so speech does not start much later."""
     rig.speakers.late = lambda: late
     rig.begin(5.0)
     assert delay(rig) == pytest.approx(0.08, abs=0.025)
@@ -487,7 +487,7 @@ LONG = 4800  # samples of 200 ms, because fewer frames make a test faster
 
 @pytest.mark.parametrize(("is_continuous", "is_late"), [(False, True), (True, False)])
 def test_what_has_come_at_once(rig, is_continuous, is_late):
-    """If the bot speaks on, 0.4 s that have come at once are made up for in continuous speech, and stay in other."""
+    """A burst of 0.4 s is made up for if the bot speaks on continuously, and stays as delay otherwise."""
     rig.is_continuous = is_continuous
     rig.begin()
     rig.say(9600)
@@ -498,7 +498,9 @@ def test_what_has_come_at_once(rig, is_continuous, is_late):
 
 @pytest.mark.parametrize("speed", some_of([0.9991, 1.0009], 1.0009))
 def test_continuous_speech_and_clocks_that_differ(rig, speed):
-    """After two minutes at 900 ppm, which make 108 ms, speech has neither run dry nor become late by half of that."""
+    """After two minutes at 900 ppm, which make 108 ms, the buffer has not run dry, and speech is late by less than half
+    of that.
+    """
     rig.speakers.speed = speed
     rig.is_continuous = True
     rig.begin()
@@ -531,7 +533,7 @@ def test_continuous_speech_is_bit_exact(rig):
     rig.begin()
     said = rig.stream(100)
     rig.end()
-    assert rig.heard() == said[:-16]  # which would have come with the next frame
+    assert rig.heard() == said[:-16]  # these samples would arrive with the next frame
 
 
 @pytest.mark.parametrize("samples", [120, 240, 480, 1200, 24000])
@@ -578,7 +580,7 @@ def test_the_tail_of_an_utterance_is_played(rig, samples):
 def test_audio_beyond_the_queue_is_dropped(rig):
     """If more than two minutes are queued, the oldest audio is dropped and counted in seconds."""
     rig.begin()
-    assert rig.speaker.write(b"\1\1" * (122 * RATE), RATE) > 0  # reported when it begins
+    assert rig.speaker.write(b"\1\1" * (122 * RATE), RATE) > 0  # reported when it starts
     assert 1.75 < rig.speaker.dropped_seconds < 2.01  # the thread may have fetched the first by then
     assert rig.speaker.write(b"\1\1" * RATE, RATE) == 0
     rig.speaker.interrupt()
@@ -641,7 +643,7 @@ def test_a_late_frame_within_the_head_start_makes_no_gap(rig):
 
 
 def test_an_interruption_takes_effect_immediately(rig):
-    """Within one period the device is silent; audio that follows is played from its beginning."""
+    """Within one period the device is silent; audio that follows is played from its start."""
     rig.begin()
     rig.say(5 * RATE)
     rig.world.advance(1.0)
@@ -673,7 +675,7 @@ def test_an_interruption_of_silence(rig):
 
 
 class FakeEcho:
-    """What a canceller is told, in order."""
+    """The calls of a canceller, in order."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, object]] = []
@@ -707,7 +709,7 @@ def test_what_is_played_is_the_reference(rig):
 
 
 def test_what_was_dropped_is_no_reference(rig):
-    """An interruption is told with its time; a device that is opened again begins again."""
+    """The canceller gets an interruption with its time; for a device that is opened again it starts again."""
     rig.echo = FakeEcho()
     rig.begin()
     rig.say(RATE)
@@ -743,7 +745,7 @@ def test_another_rate_reopens_the_device(rig):
 
 
 def test_another_rate_begins_as_late_as_all_speech(rig):
-    """Each stream begins with 80 ms of silence."""
+    """Each stream starts with 80 ms of silence."""
     rig.begin()
     rig.say(5000)
     rig.say(3000, 16000)
@@ -894,8 +896,8 @@ def test_a_first_open_that_hangs(rig):
 
 @pytest.mark.parametrize("error", [GONE, MissingExtraError("Devices", "audio")])
 def test_a_failing_device_is_tried_again(rig, error):
-    """A device that fails is reported once, closed, and tried again every second until `opened` is called; audio that
-    it would have played meanwhile is dropped and counted."""
+    """A device that fails is reported once, closed, and tried again every second until `opened` is called; its audio in
+    this time is dropped and counted."""
     rig.begin()
     said = rig.stream(26)
     rig.speakers.open_error = error
@@ -996,13 +998,15 @@ _STEPS = st.one_of(
     lateness=st.lists(st.floats(0.0, 0.05), min_size=1, max_size=8),
 )
 def test_played_audio_is_what_was_written(steps, leap, lateness):
-    """After any sequence of writes, interruptions and pauses, at any lateness: the beginning of each generation is
-    played, the last one completely, in order, once; and none of an interrupted one after the thread could know it."""
+    """After any sequence of writes, interruptions and pauses, at any lateness: the start of each generation is played,
+    the last one completely, in order, once. No audio of an interrupted generation is played after the thread could know
+    it.
+    """
     rig = Rig()
     lates = itertools.cycle(lateness)
     rig.speakers.leap, rig.speakers.late = leap, lambda: next(lates)
     rig.begin()
-    rate, spoken = RATE, [0]  # `spoken`: how many samples had been written when each generation began
+    rate, spoken = RATE, [0]  # `spoken`: how many samples had been written when each generation started
     interruptions: list[float] = []
     total = 0
     for step, amount in steps:

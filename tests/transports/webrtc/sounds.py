@@ -1,4 +1,4 @@
-"""Sounds, and what Opus makes of them."""
+"""Sounds, and their form after Opus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the errors of a connection that does not open advise."""
+"""The advice in the errors of a connection that does not open."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TURN = ICEServer(urls=("turn:turn.example",), username="ada", credential="secret
     ],
 )
 def test_servers_that_have_given_no_address(offer: str, servers: list[ICEServer], said: list[str]) -> None:
-    """Each kind is named; neither addresses nor secrets are."""
+    """Each kind is named; addresses and secrets are not."""
     text = advice.for_step("ICE: a network packet from the bot", offer, HOST, servers)
     assert [name for name in ("STUN", "TURN") if f"No {name} server has given an address" in text] == said
     assert "the bot's: host" in text

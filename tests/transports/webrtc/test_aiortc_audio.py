@@ -106,7 +106,7 @@ def test_a_rate_that_opus_has_not(loop):
 
 @pytest.mark.parametrize("per_second", [50, 100])
 def test_a_loop_that_is_late(loop, per_second):
-    """A second of the microphone is kept for a loop that is late; what is older is dropped and counted."""
+    """For a loop that is late, one second of the microphone is kept; older audio is dropped and counted."""
     track = mic_track(loop, per_second)
     for _ in range(60):
         track.send(bytes(640), 16000)  # 20 ms
@@ -150,7 +150,7 @@ def test_lost_packets_are_made_up(per_second):
 def deliveries(lost, count=1000, late=None):
     """Return after how many packets of the sender each 20 ms are handed on, if some are lost, or one is late by some.
 
-    A packet is 20 ms, so what is handed on 4 packets after the one before it left a gap of 80 ms.
+    A packet is 20 ms, so audio that is handed on 4 packets after the one before it left a gap of 80 ms.
     """
     moments: list[int] = []
     audio = BotAudio(lambda *_: moments.append(moment))
@@ -173,7 +173,7 @@ def test_a_network_that_loses_packets(share, longest):
     moments, audio = deliveries(lost)
     assert len(moments) == 1000
     assert max(after - before for before, after in itertools.pairwise(moments)) <= longest
-    assert moments[-1] == 999  # at once, as at the beginning
+    assert moments[-1] == 999  # at once, as at the start
     assert audio.concealed == pytest.approx(len(lost) / 50)
 
 
@@ -195,7 +195,7 @@ def test_a_packet_more_than_a_second_late():
 
 
 def test_an_outage():
-    """200 ms in which nothing comes, and then all at once: nothing is lost, nothing is delayed after it."""
+    """For 200 ms nothing arrives, and then all at once: nothing is lost, nothing is delayed after it."""
     moments, audio = deliveries({}, count=100, late={n: 60 - n for n in range(50, 60)})
     assert len(moments) == 100
     assert moments[50:60] == [60] * 10
@@ -215,7 +215,7 @@ def test_a_failing_listener_does_not_end_the_connection(caplog):
 
 
 def test_aiortc_has_what_is_replaced(loop):
-    """The private field exists in this version, so the packets come to us."""
+    """The private field exists in this version, so the packets reach the package."""
 
     def look():
         connection = aiortc.RTCPeerConnection()

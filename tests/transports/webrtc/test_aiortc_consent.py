@@ -21,7 +21,7 @@ from tests.support.webrtc import FarLoop
 
 pytestmark = pytest.mark.inside
 
-# aioice's own way ends a connection after six requests whose answers did not come in time.
+# aioice by itself ends a connection after six requests without an answer in time.
 MANY = 8
 
 
@@ -37,7 +37,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def sender_of(ice: Any) -> Any:
-    """Return what has a connection, as aiortc's senders have."""
+    """Return an object that holds a connection as aiortc's senders do."""
     return types.SimpleNamespace(transport=types.SimpleNamespace(transport=types.SimpleNamespace(_connection=ice)))
 
 
@@ -59,7 +59,7 @@ async def connected() -> AsyncIterator[tuple[aioice.Connection, aioice.Connectio
 
 
 def watch(far: aioice.Connection, clock: Any, answer: Callable[..., object]) -> set[bytes]:
-    """Return the requests that come to `far` from now on, each 7 s after the one before; `answer` is to answer."""
+    """Return the requests that `far` receives from now on, each 7 s after the one before; `answer` answers them."""
     ice: Any = far
     take, asked = ice.request_received, set[bytes]()
 

@@ -33,7 +33,7 @@ LIMITS = MediaLimits()
 
 
 class Heard:
-    """What a peer reports."""
+    """The reports of a peer."""
 
     def __init__(self):
         self.texts: list[str | bytes] = []
@@ -115,7 +115,7 @@ def test_texts_go_both_ways(peer, call, heard, far_loop):
 
 
 def test_what_waits_is_sent_at_the_end(peer, call, far_loop):
-    """A polite end comes behind the messages; the bot sees the channel close."""
+    """A polite end follows the messages; the bot sees the channel close."""
     connect(peer, call, far_loop)
     for n in range(50):
         peer.send_text(json.dumps({"type": "note", "n": n, "text": "x" * 2000}))
@@ -126,7 +126,7 @@ def test_what_waits_is_sent_at_the_end(peer, call, far_loop):
 
 
 def spoil_line(call, change):
-    """Let `change` decide what becomes of each packet of data that comes to the bot; it is given how to take it."""
+    """Let `change` handle each packet of data for the bot; its argument is a function that delivers the packet."""
     sctp = call.pc.sctp
     take = sctp._handle_data
 
@@ -187,7 +187,7 @@ def test_a_lost_packet_at_the_end(peer, call, far_loop):
 
 
 def test_pings_are_no_loss(peer, call, far_loop, monkeypatch):
-    """What the connection sends by itself does not make an end over a dead line an error."""
+    """Packets that the connection sends by itself do not make an end over a dead line an error."""
     limits.patch(monkeypatch, rtc_polite_close=0.05)
     connect(peer, call, far_loop)
     spoil_line(call, never)
@@ -196,7 +196,7 @@ def test_pings_are_no_loss(peer, call, far_loop, monkeypatch):
 
 
 def test_a_library_that_fails_to_close(peer, call, far_loop):
-    """The rest is closed all the same, so that no call waits for a picture that is never taken."""
+    """The rest is still closed, so that no call waits for a picture that is never taken."""
     connect(peer, call, far_loop)
     connection = part_probes.rtc_of(peer)
     close = connection.close
@@ -290,7 +290,7 @@ def test_the_bot_closes_dtls_alone(peer, call, heard, far_loop):
     far_loop.run(close_dtls())
 
     def has_ended():
-        peer.send_audio(bytes(640), 16000)  # what cannot be sent then is no failure of the microphone
+        peer.send_audio(bytes(640), 16000)  # audio that cannot be sent then is no failure of the microphone
         return heard.ends
 
     until(has_ended)
@@ -328,7 +328,7 @@ def test_an_answer_that_cannot_be_used(peer, call, far_loop):
 
 
 def test_an_answer_that_cannot_be_used_and_is_long(peer, call, far_loop):
-    """What aiortc repeats of it is short and printable in the error and its traceback."""
+    """aiortc's quotation of the answer is short and printable in the error and its traceback."""
     with pytest.raises(TransportStartError, match="answer to the offer cannot be used") as caught:
         connect(peer, call, far_loop, lambda sdp: sdp.replace("a=setup:", "a=setup:\x1b[2J" + "x" * 500_000))
     shown = "".join(traceback.format_exception(caught.value))
@@ -338,7 +338,7 @@ def test_an_answer_that_cannot_be_used_and_is_long(peer, call, far_loop):
 
 
 def test_steps(peer, call, far_loop):
-    """What the connection waits for, for the error of a connect() that takes too long."""
+    """The steps of the connection, for the error of a connect() that takes too long."""
     assert peer.step.startswith("ICE")
     connect(peer, call, far_loop)
     assert peer.step == "the data channel"
@@ -407,7 +407,7 @@ def test_counters_that_fail(peer, caplog):
 
 
 def test_lost_packets_are_counted(peer):
-    """Lost packets are counted; the negative count of packets that came twice is 0."""
+    """Lost packets are counted; the negative count of duplicated packets is 0."""
     report = {"audio": types.SimpleNamespace(type="inbound-rtp", kind="audio", packetsLost=3, jitter=480)}
 
     async def get_stats():

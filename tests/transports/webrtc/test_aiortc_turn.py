@@ -52,7 +52,7 @@ def refusal(request: bytes) -> bytes:
 
 @pytest.fixture
 def ports(far_loop: FarLoop) -> Iterator[dict[str, int]]:
-    """Return the ports of a server by the name of what leads there."""
+    """Return the ports of a server by the name of their protocol."""
 
     async def serve(tcp: socket.socket, udp: socket.socket) -> list[Any]:
         loop = asyncio.get_running_loop()

@@ -164,7 +164,7 @@ def test_the_bot_s_pictures(run):
 
 @pytest.fixture
 def conversion(monkeypatch):
-    """Make conversions wait; return what waits until one has begun, and the event that lets them go on."""
+    """Block conversions; return an awaitable that waits for the first one, and the event that releases them."""
     begun, go_on = threading.Event(), threading.Event()
 
     def convert(picture):
@@ -178,7 +178,7 @@ def conversion(monkeypatch):
 
 
 def test_pictures_that_come_faster_than_they_are_converted(run, conversion):
-    """None waits but the newest, so that neither delay nor memory grows, and the last one is shown."""
+    """Only the newest picture waits, so that delay and memory do not grow, and the last one is shown."""
     begun, go_on = conversion
     shown: list[int] = []
 
@@ -279,7 +279,7 @@ def test_a_size(size, fits):
 
 @pytest.mark.parametrize(("limit", "begins"), [(100_000, 100_000), (3_000_000, 500_000)])
 def test_a_limit_of_the_bit_rate(limit, begins):
-    """What the bot asks for counts up to the limit, and the encoder is made by it."""
+    """The bot's requested rate counts up to the limit, and the encoder is made with it."""
     encoder = LimitedEncoder(limit)
     assert encoder.target_bitrate == begins
     for asked, gets in ((10**9, limit), (1, min(250_000, limit))):

@@ -1,4 +1,6 @@
-"""Chromium as the bot: a WebRTC that is not aiortc's takes the offer, and tells what it has heard and seen of us."""
+"""Chromium as the bot: a WebRTC that is not aiortc's takes the offer, and reports the audio and video that it
+receives.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ class PageBot:
         self.url = f"{url}/api/offer"
 
     def counters(self) -> dict[str, Any]:
-        """Return what Chromium counts by now."""
+        """Return Chromium's counters."""
         counters: dict[str, Any] = self.page.evaluate("counters()")
         return counters
 
@@ -86,7 +88,9 @@ def made_up(before: dict[str, Any], after: dict[str, Any], what: str) -> float:
 
 
 def check_voice(bot: PageBot, seconds: float) -> None:
-    """Chromium loses and discards nothing, and, after the start, makes up what a busy machine costs alone."""
+    """Chromium loses and discards nothing, and, after the start, conceals no more audio than a busy machine
+    explains.
+    """
     for _ in range(3):
         before = bot.decoded(2 * SECOND)
         with Stopwatch() as watch:
@@ -101,7 +105,7 @@ def check_voice(bot: PageBot, seconds: float) -> None:
 
 
 def check_its_voice(sink: BytesSink) -> None:
-    """Its tone has come to us, as high and as loud as it is."""
+    """Chromium's tone arrives with its pitch and its level."""
     until(lambda: len(sink.pcm) >= 2 * 24_000 * 2)
     heard = sink.pcm[24_000:96_000]
     signs = [sample >= 0 for sample in samples_of(heard)]
@@ -111,7 +115,7 @@ def check_its_voice(sink: BytesSink) -> None:
 
 
 def check_pictures(client: RTVIClient, bot: PageBot, gray: int) -> None:
-    """Each side decodes what the other one shows."""
+    """Each side decodes the pictures of the other one."""
     until(lambda: abs(bot.page.evaluate("gray()") - gray) < 15)
     until(lambda: client.tracks().bot.video is not None)
     video = client.tracks().bot.video
@@ -145,7 +149,7 @@ def test_voice_and_pictures_both_ways(bot: PageBot) -> None:
 
 @pytest.mark.matrix
 def test_a_long_talk(bot: PageBot) -> None:
-    """For half a minute nothing is lost, while the camera comes and goes."""
+    """For half a minute nothing is lost, while the camera is switched on and off."""
     sink, cam = BytesSink(), Pictures(0)
     with client_of(bot, sink, cam) as client:
         for gray in (40, 100, 160):

@@ -55,7 +55,7 @@ loop_of: dict[WebRTCConnection, LoopThread] = {}
 
 
 class Log(list):
-    """What a connection reports, in order."""
+    """The reports of a connection, in order."""
 
     def __init__(self):
         self.tracks = (True, False, False)
@@ -133,7 +133,7 @@ def test_a_message_that_is_too_large(link, log, text, held):
 
 @pytest.mark.parametrize("text", ["", "ä" * 1000, b"x" * 1000], ids=["nothing", "text", "bytes"])
 def test_too_much_before_the_start(link, log, monkeypatch, text):
-    """What is held is bounded in memory, the memory of small messages included."""
+    """The memory of held messages is bounded, the overhead of small ones included."""
     limits.patch(monkeypatch, rtc_waiting=100_000)
     for _ in range(100_000 // sys.getsizeof(text)):
         link.peer.events.on_text(text)
@@ -253,7 +253,7 @@ def test_ends_of_the_bot(link, log):
 
 
 def test_a_bot_that_said_that_it_leaves(link, log):
-    """`peerLeft` makes what follows an orderly end."""
+    """After `peerLeft` the end is orderly."""
     link.opened()
     link.peer.events.on_text('{"type": "signalling", "message": {"type": "peerLeft"}}')
     link.peer.events.on_closed("the WebRTC connection has failed")
@@ -271,7 +271,7 @@ def test_a_bot_that_said_that_it_leaves_and_is_silent(link, log, monkeypatch):
 
 
 def test_our_own_end(link, log):
-    """After it nothing is reported, nothing is sent, and what was not sent is counted once."""
+    """After its own end a connection reports nothing, sends nothing, and counts the unsent messages once."""
     link.opened()
     link.peer.unsent = 7
     assert link.close(2.0) == 7
@@ -285,7 +285,7 @@ def test_our_own_end(link, log):
 
 
 def test_media_that_comes_late(link, log):
-    """What a peer still hands on after the close does not reach the next session."""
+    """Media that a peer delivers after the close does not reach the next session."""
     link.opened()
     for _ in range(2):
         link.peer.events.on_audio(b"", 24000, 1)
@@ -310,7 +310,7 @@ def rejected(error):
 
 
 def test_a_peer_that_does_not_close(link, monkeypatch):
-    """A peer that does not close is left to the loop, and what waits counts as lost."""
+    """A peer that does not close is left to the loop, and its waiting messages count as lost."""
     limits.patch(monkeypatch, rtc_close=0.01)
     limits.patch(monkeypatch, rtc_impolite_close=0.01)
     link.peer.bytes_waiting = 5
@@ -320,7 +320,7 @@ def test_a_peer_that_does_not_close(link, monkeypatch):
 
 
 def test_a_bot_that_takes_nothing(link, log, monkeypatch):
-    """What waits is bounded: beyond it the connection ends."""
+    """The waiting messages are bounded: beyond the limit the connection ends."""
     limits.patch(monkeypatch, rtc_waiting=100)
     link.opened()
     link.send("{}")

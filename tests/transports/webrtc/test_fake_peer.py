@@ -1,4 +1,4 @@
-"""The transport over a WebRTC library that only records: what each session begins with, and what it leaves."""
+"""The transport over a WebRTC library that only records: the state at the start and after the end of each session."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AUDIO = bytes(640)  # 20 ms at 16 kHz
 
 
 def test_each_session_begins_with_its_own_counters(fake_call: Call) -> None:
-    """The counters of a session can be read after its end, until the next one begins with nothing."""
+    """The counters of a session can be read after its end, until the next one starts with zeros."""
     peer = fake_call.connect()
     fake_call.transport.send_audio(AUDIO, 16_000)
     peer.events.on_audio(bytes(960), 24_000, 1)
@@ -48,7 +48,7 @@ def test_a_microphone_of_the_session_before_is_off(fake_call: Call) -> None:
 
 
 def test_messages_wait_for_the_session_to_begin(fake_call: Call) -> None:
-    """What the bot says before the client is ready is handed on behind that, in order, and nothing of it is lost."""
+    """Messages of the bot before the client is ready are delivered once it is, in order and without loss."""
     peer = fake_call.connect()
     peer.events.on_text('{"number": 1}')
     peer.events.on_text('{"number": 2}')

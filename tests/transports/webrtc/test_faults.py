@@ -1,4 +1,4 @@
-"""Faults of a server and of a bot: each ends in an error that says what to do, or in a session that goes on."""
+"""Faults of a server and of a bot: each ends in an error that names the remedy, or in a session that goes on."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def cut(peer: Peer) -> None:
     ids=["hangs up", "hangs up late", "in the answer", "garbage", "SSH"],
 )
 def test_a_server_of_another_kind(bot: RTCBot, serve: Callable[[Peer], object], said: str) -> None:
-    """The error names the URL of the offer and says what is there; the client can be used again."""
+    """The error names the URL of the offer and the server found there; the client can be used again."""
     client = RTVIClient(transport=SmallWebRTCTransport(), text_only=True, **LIMITS)
     with Server(serve) as server:
         url = f"http://{server.authority}/api/offer"
@@ -115,7 +115,7 @@ def test_a_refused_offer_is_an_error(bot: RTCBot) -> None:
     ids=lambda value: f"{value.status} {str(value.body)[:20]}" if isinstance(value, Answer) else "",
 )
 def test_an_offer_that_is_refused(bot: RTCBot, answer: Answer, status: int | None, said: str) -> None:
-    """The error of a refused offer has the status and says what to do."""
+    """The error of a refused offer has the status and names the remedy."""
     bot.server.answers["/refused"] = answer  # type: ignore[attr-defined]
     client = RTVIClient(transport=SmallWebRTCTransport(), text_only=True, **LIMITS)
     error = fail(client, f"{bot.url}/refused")
@@ -167,7 +167,7 @@ GARBAGE: list[str | bytes] = [
 
 
 def test_garbage_on_the_data_channel(bot: RTCBot, caplog: pytest.LogCaptureFixture) -> None:
-    """The session goes on, whatever comes, and however often: that does not fill the log."""
+    """The session goes on for any data, and repeated garbage does not fill the log."""
     with RTVIClient(transport=SmallWebRTCTransport(f"{bot.url}/api/offer"), text_only=True, **LIMITS) as client:
         for each in GARBAGE:
             bot.call.send(each)
@@ -209,7 +209,7 @@ class Noise(aiortc.MediaStreamTrack):
 
 
 def test_audio_that_is_none(bot: RTCBot) -> None:
-    """The session goes on, and the sink takes what there is."""
+    """The session goes on, and the sink takes the valid audio."""
     noise = Noise()
     bot.tracks = lambda: [noise]
     transport = SmallWebRTCTransport(f"{bot.url}/api/offer")

@@ -29,9 +29,9 @@ from tests.support.webrtc import FarLoop, RTCBot, ready_answers, rtc_bot
 
 # Seconds: an attempt has the first one that lets it reach the step under test on this machine.
 LIMITS = (0.3, 1.5, 4.5)
-# What the end of an attempt may take beyond its limit, on an idle machine, in seconds.
+# How much longer than its limit the end of an attempt may take on an idle machine, in seconds.
 TOLERANCE = 0.1
-# What `disconnect()` may take, which starts two threads; it takes 0.03 s.
+# The limit of `disconnect()`, which starts two threads; it takes 0.03 s.
 AT_ONCE = 0.2
 
 
@@ -43,7 +43,7 @@ def bot(far_loop: FarLoop) -> Iterator[RTCBot]:
 
 @pytest.fixture(params=STEPS.values(), ids=[*STEPS])
 def hung(request: pytest.FixtureRequest, bot: RTCBot) -> Iterator[Hung]:
-    """Return what hangs in a step of `connect()`."""
+    """Return the part that hangs in a step of `connect()`."""
     step: Step = request.param
     with step(bot) as hung, hung_look_ups():
         yield hung
@@ -51,7 +51,7 @@ def hung(request: pytest.FixtureRequest, bot: RTCBot) -> Iterator[Hung]:
 
 @pytest.fixture
 def loop() -> Iterator[Any]:
-    """Return the loop of the process, which another session uses, too: its end would end what an attempt has left."""
+    """Return the process's loop while another session holds it, too: its end would end the leftovers of an attempt."""
     with part_probes.held_loop() as loop:
         yield loop
 
@@ -89,7 +89,7 @@ def check_nothing_is_left(client: RTVIClient, bot: RTCBot, loop: Any) -> None:
 
 
 def test_the_limit(bot: RTCBot, hung: Hung, loop: Any) -> None:
-    """`connect_timeout` ends the attempt in time; the error names the step, and says what to do."""
+    """`connect_timeout` ends the attempt in time; the error names the step and the remedy."""
     for limit in LIMITS:
         client = client_of(connect_timeout=limit)
         with takes(limit + TOLERANCE, at_least=limit), pytest.raises(ConnectionTimeoutError) as caught:
@@ -117,7 +117,7 @@ def test_giving_up(bot: RTCBot, hung: Hung, loop: Any) -> None:
 
 @pytest.mark.parametrize("step", [STEPS["ice"], STEPS["dtls"], STEPS["sctp"]])
 def test_the_limit_of_a_bot_that_has_answered(bot: RTCBot, step: Step, loop: Any) -> None:
-    """`ice_timeout` ends what aiortc would try for a minute."""
+    """`ice_timeout` ends attempts that aiortc would continue for a minute."""
     with step(bot) as hung:
         for limit in LIMITS:
             client = client_of(ice_timeout=limit)
@@ -207,5 +207,5 @@ def test_ctrl_c_while_it_connects(start: Callable[[str], subprocess.Popen[str]])
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=GUARD)
     assert errors.splitlines()[-1] == "KeyboardInterrupt"
-    # 1 if another thread evaluates a text meanwhile, by which CPython forgets the reason of the end.
+    # 1 if another thread evaluates a text at the same time, which makes CPython forget the reason of the end.
     assert process.returncode in (-signal.SIGINT, 1)

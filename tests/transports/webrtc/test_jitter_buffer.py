@@ -10,19 +10,19 @@ pytestmark = pytest.mark.inside
 
 
 def taken(buffer, *sequences, sender=1):
-    """Return what each packet makes due, by its number; None for a lost one."""
+    """Return the numbers of the packets that each packet makes due; None for a lost one."""
     found = [buffer.add(sender, n % 65536, b"%d" % n) for n in sequences]
     return [[None if each is None else int(each) for each in due] for due in found]
 
 
 @pytest.mark.parametrize("first", [0, 65533], ids=["", "around the end of the numbers"])
 def test_in_order(first):
-    """Each packet is due when it comes."""
+    """Each packet is due when it arrives."""
     assert taken(JitterBuffer(), *range(first, first + 6)) == [[n] for n in range(first, first + 6)]
 
 
 def test_one_late_packet():
-    """A packet that is late holds up those that came after it, and nothing is lost."""
+    """A packet that is late holds up those behind it, and nothing is lost."""
     assert taken(JitterBuffer(), 1, 3, 4, 2, 5) == [[1], [], [], [2, 3, 4], [5]]
 
 
@@ -44,7 +44,7 @@ def test_a_packet_that_comes_twice():
 
 
 def test_a_sender_that_begins_again():
-    """A sender that starts again has another SSRC: what waits is due first, and nothing is made up in between."""
+    """A sender that starts again has another SSRC: waiting packets are due first, and none is made up in between."""
     buffer = JitterBuffer()
     assert taken(buffer, 4000, 4002) == [[4000], []]
     assert taken(buffer, 20, 21, sender=2) == [[None, 4002, 20], [21]]
@@ -57,12 +57,12 @@ def test_a_packet_that_is_late(behind):
 
 
 def test_a_gap_of_more_than_a_second():
-    """What waits is handed on, and what is missing after it is not made up."""
+    """Waiting packets are handed on, and the missing ones after them are not made up."""
     assert taken(JitterBuffer(), 1, 3, 54, 55) == [[1], [], [None, 3, 54], [55]]
 
 
 def test_a_gap_of_a_second_is_made_up():
-    """Fifty missing packets are made up, as the packets behind them come; 51 are not."""
+    """Fifty missing packets are made up, as the packets behind them arrive; 51 are not."""
     assert taken(JitterBuffer(), 1, 52, 53, 54, 55) == [
         [1],
         [None] * 48,

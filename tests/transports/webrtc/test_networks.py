@@ -1,4 +1,4 @@
-"""WebRTC in networks of its own: what a firewall, a missing protocol or a new address does, and what the errors say."""
+"""WebRTC in networks of its own: a firewall, a missing protocol or a new address, and the errors that they cause."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_behind_a_nat(ports: list[str]) -> None:
 
 @pytest.mark.parametrize("target", ["DROP", "REJECT"])
 def test_blocked_udp(ends: Ends, target: str) -> None:
-    """The error says so, and names the cures; it shows no address but that of the offer."""
+    """The error names the cause and the cures; it shows only the offer's address."""
     block_udp(ends.near, target=target)
     with ends.client(ends.bot(), ice_timeout=2.0) as client:
         kind, text = client.hear()

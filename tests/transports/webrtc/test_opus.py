@@ -1,4 +1,4 @@
-"""Opus: levels, concealment, and what cannot be decoded."""
+"""Opus: levels, concealment, and packets that cannot be decoded."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_level_stays(rate):
 
 
 def test_silence_is_silent():
-    """Silence from the beginning becomes exact zeros, in a few bytes."""
+    """Silence from the start becomes exact zeros, in a few bytes."""
     coded = packets(16000, bytes(16000))
     decoder = opus.Decoder(24000)
     assert max(map(abs, samples_of(b"".join(map(decoder.decode, coded))))) <= 2
@@ -104,7 +104,7 @@ def test_a_bit_rate():
 @pytest.mark.parametrize("per_second", [50, 100])
 @pytest.mark.parametrize(("rate", "least"), [(8000, 0.995), (16000, 0.99), (24000, 0.99), (48000, 0.99)])
 def test_speech_is_what_it_was(rate, least, per_second):
-    """What is decoded correlates with the speech, half a second at a time, so that a bot hears what was said."""
+    """Decoded audio correlates with the speech, half a second at a time, so that a bot can understand it."""
     said = resample(speech(3.0).tobytes(), 24000, rate)
     decoder = opus.Decoder(24000)
     decoded = np.frombuffer(b"".join(map(decoder.decode, packets(rate, said, per_second))), np.int16)

@@ -1,4 +1,4 @@
-"""What engines are given: it holds secrets."""
+"""The data that engines receive: it contains secrets."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Nothing secret of a WebRTC session is shown, and no address of this machine: no log at any level, no error, no repr.
 
-The bot is in this process, and its own library logs on its own thread, `far-loop`: what is read there is left out.
+The bot is in this process, and its own library logs on its own thread, `far-loop`: its records are left out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OFFERS = f"/sessions/{SESSION}/api/offer"
 
 
 class Eyes:
-    """Sees what a program and its user may see of clients."""
+    """Records the texts of clients that a program and its user may see."""
 
     def __init__(self, log: pytest.LogCaptureFixture) -> None:
         self._log = log
@@ -46,18 +46,18 @@ class Eyes:
             self.secrets |= set(re.findall(r"(?m)^a=(?:ice-ufrag|ice-pwd|fingerprint):(\S.*?)\r?$", each))
 
     def look_at(self, *things: object) -> None:
-        """Take down what they look like in a log or a debugger."""
+        """Record the texts of objects in a log or a debugger."""
         self._seen += [text for thing in things for text in (repr(thing), str(thing))]
 
     def look_at_error(self, error: BaseException | None) -> None:
-        """Take down an error and all that a traceback shows of what led to it."""
+        """Record an error and all that its traceback shows of its causes."""
         while error is not None:
             self.look_at(error, error.args)
             error = error.__cause__ or error.__context__
 
     @property
     def found(self) -> set[tuple[str, str]]:
-        """Each secret, and what had it in it."""
+        """Each secret that was shown, and the text that contained it."""
         records = [record for record in self._log.records if record.threadName != "far-loop"]
         lines = [f"{r.name}: {r.getMessage()} {r.args!r} {r.exc_text or ''}" for r in records]
         return {(secret, text) for secret in self.secrets for text in [*self._seen, *lines] if secret in text}
@@ -136,7 +136,7 @@ def test_a_session(eyes: Eyes, bot: RTCBot) -> None:
     ],
 )
 def test_an_attempt_that_takes_too_long(eyes: Eyes, bot: RTCBot, silent: int, step: str, limit: str, said: str) -> None:
-    """The error says where it hangs, without what leads there."""
+    """The error names the step that hangs, without its address."""
     if step == "gathering":
         started_with(bot, f"turn:127.0.0.1:{silent}")
     bot.change = unreachable
@@ -148,7 +148,7 @@ def test_an_attempt_that_takes_too_long(eyes: Eyes, bot: RTCBot, silent: int, st
         with pytest.raises(RTVIError) as caught:
             client.start_bot_and_connect(f"{bot.url}/start")
         if said in str(caught.value):
-            break  # else a busy machine has not come so far
+            break  # else a busy machine has not got that far
     release.set()
     assert said in str(caught.value)
     eyes.look_at_error(caught.value)

@@ -1,4 +1,4 @@
-"""Where an offer goes, what is sent, and which answers lead to a conversation."""
+"""The address and content of an offer, and the answers that lead to a conversation."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_an_address_in_the_bundle(bundle):
 
 
 def test_the_transport_s_own_address_comes_first():
-    """The transport's own URL and headers take precedence; the bot's data come from the bundle."""
+    """The transport's own URL and headers take precedence; the bundle provides the bot's data."""
     params = {"endpoint": "http://two.example", "headers": {"X": "2"}, "requestData": {"a": [1]}}
     found = target({"webrtcRequestParams": params}, "http://own.example/offer", {"X": "1"})
     assert (found.url, found.headers, found.request_data) == ("http://own.example/offer", {"X": "1"}, {"a": [1]})
@@ -79,7 +79,7 @@ def test_the_transport_s_own_address_comes_first():
     ],
 )
 def test_bundles_without_an_address(bundle, start, advice):
-    """The error says what to do, and shows no value."""
+    """The error names the remedy, and shows no value."""
     with pytest.raises(InvalidTransportParamsError, match=advice) as caught:
         target(bundle, start=start)
     assert "secret" not in str(caught.value)
@@ -132,7 +132,7 @@ def test_ice_servers_that_are_none(servers, error):
     "url", ["stun:a", "stun:a.b-c:5349", "turn:192.0.2.1:3478?transport=tcp", "turn:a?transport=udp", "turns:a"]
 )
 def test_urls_of_ice_servers(url):
-    """What is accepted here is used by aiortc."""
+    """aiortc uses every URL that is accepted here."""
     (server,) = ice_servers([url])
     assert server.urls == (url,)
     assert connection_kwargs([RTCIceServer(urls=url)])
@@ -202,13 +202,15 @@ def test_an_answer_with_many_addresses():
     ],
 )
 def test_answers_without_a_conversation(document, text):
-    """What aiortc would accept, and then wait or be silent, is an error at once."""
+    """An answer that aiortc would accept, and then wait or be silent, is an error at once."""
     with pytest.raises(TransportStartError, match=text):
         answer_of(document, "http://bot")
 
 
 def test_signalling_messages():
-    """The bot is told of tracks; what it says is recognised, and anything else is left to RTVI."""
+    """The bot receives the state of tracks; its signalling messages are recognised, and anything else is left to
+    RTVI.
+    """
     status = {"type": "trackStatus", "receiver_index": 1, "enabled": False}
     assert json.loads(signalling.track_status(1, enabled=False)) == {"type": "signalling", "message": status}
     assert signalling.signalled({"type": "signalling", "message": {"type": "peerLeft"}}) == "peerLeft"

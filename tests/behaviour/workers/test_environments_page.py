@@ -1,4 +1,4 @@
-"""The table of docs/guides/web.md: what it says is supported is tested."""
+"""The table of docs/background/environments.md: each line is tested."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from .conftest import ROOT
 
-PAGE = (ROOT / "docs" / "guides" / "web.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "background" / "environments.md").read_text(encoding="utf-8")
 TABLE = re.search(r"^\| environment \|.*\n\|[-|]+\|\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
 assert TABLE is not None
 ROWS = [[cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1]] for row in TABLE[1].splitlines()]

@@ -1,0 +1,85 @@
+"""The site: its pages are in its tables of contents and short, and what it is hosted by and made of fits together."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import run
+from tools import llms
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+#: Words that a page may have, code and tables included.
+BUDGETS = {
+    "README.md": 780,
+    "docs/index.md": 280,
+    "docs/start/first-bot-test.md": 1210,
+    "docs/start/install.md": 500,
+    "AGENTS.md": 1100,
+}
+
+
+def listed(source: Path) -> list[Path]:
+    """Return the pages in the tables of contents of a page, and of those in turn."""
+    found = [source.parent / f"{entry}.md" for entry in llms.entries(source)]
+    return [*found, *(page for entry in found if entry.exists() for page in listed(entry))]
+
+
+def test_each_page_is_in_one_table_of_contents() -> None:
+    """A reader of the site finds each page, once, and no entry leads nowhere."""
+    pages = listed(DOCS / "index.md")
+
+    assert sorted(pages) == sorted({*DOCS.rglob("*.md")} - {DOCS / "index.md"})
+
+
+@pytest.mark.parametrize("name", BUDGETS)
+def test_the_page_is_short(name: str) -> None:
+    """The first pages that a reader meets keep to their budgets."""
+    assert len(ROOT.joinpath(name).read_text("utf-8").split()) <= BUDGETS[name]
+
+
+def test_a_first_screen_has_the_two_commands() -> None:
+    """README begins with the demo and the tests."""
+    first = "\n".join(ROOT.joinpath("README.md").read_text("utf-8").splitlines()[:16])
+
+    assert "\npython3 run.py demo " in first
+    assert "\npython3 run.py test " in first
+
+
+def test_the_files_for_language_models_fit() -> None:
+    """The index has each page with a sentence about it, errors first; the whole is small enough for a context."""
+    index = llms.index()
+    pages = {page for page in DOCS.rglob("*.md") if page.name != "index.md"}
+    lines = [line for line in index.splitlines() if line.startswith("- [")][1:]
+    guides = index[index.index("## Guides") :]
+
+    assert {DOCS / address.replace(".html", ".md") for address in re.findall(r"\]\((.*?)\)", "\n".join(lines))} == pages
+    assert [line for line in lines if not re.fullmatch(r"- \[[^\]]+\]\(\S+\): .{10,}", line)] == []
+    assert guides.startswith("## Guides\n\n- [Errors](guides/errors.html)")
+    full = llms.full()
+    assert 0.8 * llms.LIMIT < len(full.encode()) < llms.LIMIT
+    assert all(f"# {title}\n" in full for title in ("Errors", "Your first bot test in ten minutes"))
+
+
+def test_what_agents_read_is_true() -> None:
+    """AGENTS.md has at most 80 lines; its commands, paths and links exist."""
+    text = ROOT.joinpath("AGENTS.md").read_text("utf-8")
+
+    assert len(text.splitlines()) <= 80
+    assert set(re.findall(r"python3 run\.py (\w+)", text)) <= {*run.COMMANDS}
+    paths = re.findall(r"`((?:rtvi_sync|tests|tools|docs|samples|benchmarks)/[\w./-]*)`", text)
+    assert paths
+    assert [path for path in paths if not ROOT.joinpath(path).exists()] == []
+
+
+def test_hosting_uses_what_is_there() -> None:
+    """The file for Read the Docs names the configuration and the group of packages that the build uses."""
+    text = ROOT.joinpath(".readthedocs.yaml").read_text("utf-8")
+
+    assert ROOT.joinpath(re.findall(r"configuration: (\S+)", text)[0]).exists()
+    assert "fail_on_warning: true" in text
+    assert re.search(r"--group docs$", text, re.MULTILINE)
+    assert "\ndocs = [" in ROOT.joinpath("pyproject.toml").read_text("utf-8")
