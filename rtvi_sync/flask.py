@@ -84,10 +84,18 @@ class RTVIBlueprint(flask.Blueprint):
     `max_sessions * max_streams`, and with one worker process, or with sticky sessions.
 
     Args:
-        make_client: called with the request for each new session; returns a client of its own, not connected yet. Here
-            the application decides which user may talk to which bot: `flask.abort(403)`. The client's handlers must run
-            on threads (`events="thread"`, the default of a client). If two requests of a user come at the same time, it
-            may be called for both; then one of the clients is never connected.
+        make_client: called with the request, once for each new session; returns a client of its own, not connected yet.
+            Here the application decides which user may talk to which bot: `flask.abort(403)`. It is not called again
+            for the session's other requests. Check each request with `before_request`, and call `end_session()` at
+            logout, because neither ends an open page:
+
+                @bot.before_request
+                def check_user():
+                    if "user" not in flask.session:
+                        flask.abort(403)
+
+            The client's handlers must run on threads (`events="thread"`, the default of a client). If two requests of a
+            user come at the same time, it may be called for both; then one of the clients is never connected.
         voice: pages talk with the bot: each session's client gets the page's microphone and loudspeaker, in place of
             its own. Such a page occupies a thread of the web server too, and is one of the pages that `max_streams`
             counts.
@@ -178,6 +186,21 @@ class RTVIBlueprint(flask.Blueprint):
         """
         if not has_secret(flask.session.get(self._key)):
             flask.session[self._key] = self._sessions.new_cookie()
+
+    def end_session(self) -> None:
+        """End the session of the browser that made the request. Call it in a view, such as the logout's.
+
+        Its pages close after a `relayEnd` with the reason "user". The browser's next session is a new one, for which
+        `make_client` is called. Without this call a session outlives the logout, and the browser's next user
+        continues it. It does not block, and does nothing without a session. A session in another worker process goes
+        on, but no new page finds it.
+        """
+        # Read from the request, because the view may have called `flask.session.clear()` before.
+        app, request = flask.current_app, flask.request
+        sent = app.session_interface.open_session(app, request)
+        if sent is not None:
+            self._sessions.end(sent.get(self._key))
+        flask.session.pop(self._key, None)
 
     def close(self, timeout: float = 5.0) -> None:
         """End all sessions and streams of this process, and wait for that. For tests, and for a server's exit hook.

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from django.http import HttpRequest, HttpResponse
+
 from rtvi_sync import RTVIClient, WebSocketTransport
 from rtvi_sync.cli import run_program
 from rtvi_sync.django import RTVIVoice
@@ -90,6 +92,7 @@ NOT_SIZE = (*NOT_INTEGER, 0, -1)
 JUDGE = scenarios.ChatJudge("http://127.0.0.1:9/v1", "m", timeout=5)
 BLUEPRINT = RTVIBlueprint(lambda _: RTVIClient())
 VOICE = RTVIVoice(lambda _: RTVIClient())
+DJANGO_RESPONSE = HttpResponse(content_type="text/plain")  # without a type it would need the settings of a project
 
 
 def _set_on_measurement(targets: Targets) -> Callable[..., None]:
@@ -491,6 +494,12 @@ TABLE: dict[str, Call] = {
         max_sessions=NOT_COUNT,
         max_pages=NOT_COUNT,
         max_events=NOT_COUNT,
+    ),
+    "RTVIVoice.end_session": construct(
+        VOICE.end_session,
+        {"request": HttpRequest(), "response": DJANGO_RESPONSE},
+        request=(None, "request", DJANGO_RESPONSE),
+        response=(None, "response", HttpRequest()),
     ),
     "RTVIVoice.close": construct(VOICE.close, timeout=(*NOT_WAIT, None)),
     "RTVIVoice.end_pages_on": construct(VOICE.end_pages_on, signal_number=(None, "SIGTERM", -1, 10**6, 1.5)),
