@@ -9,7 +9,7 @@
 
     urlpatterns = [path("bot/", include(voice.urls)), ...]
 
-and in the page's template, with nothing else that the page needs:
+and in the page's template, which needs nothing else:
 
     <script type="module" src="/bot/rtvi-voice.js"></script>
     <rtvi-voice></rtvi-voice>
@@ -21,6 +21,7 @@ the views need no CSRF token.
     POST /bot/session    start the session, or return the one that exists: {"state": "connecting"}
     GET  /bot/session    its state
     GET  /bot/voice      a WebSocket for the audio of both sides, the events, and text
+    POST /bot/end        end it
     GET  /bot/rtvi-voice.js, /bot/rtvi-voice-worklet.js
 
 A page occupies a thread of the web server while it is open. Serve with threads, in one process:
@@ -44,7 +45,7 @@ from .web.relay import DEFAULT_EVENTS, Limits, Relay
 from .web.sessions import SIGNAL, Sessions, has_secret
 
 try:
-    import simple_websocket  # noqa: F401 - so that what is missing is named here
+    import simple_websocket  # noqa: F401 - so that its absence is reported here
     from django.db.transaction import non_atomic_requests
     from django.http import HttpRequest, HttpResponse, JsonResponse
     from django.http.response import HttpResponseBase
@@ -74,8 +75,8 @@ class RTVIVoice:
             It gets the page's microphone and loudspeaker in place of its own. Here the application decides which user
             may talk to which bot: ``raise PermissionDenied``. It is not called again for the session's other requests,
             and an open page is not checked again: call `end_session()` at logout. The client's handlers must run on
-            threads (`events="thread"`, the default of a client). If two requests of a user come at the same time, it
-            may be called for both; then one of the clients is never connected.
+            threads (`events="thread"`, the default of a client). For two concurrent requests of one user it
+            may be called twice; then one of the clients is never connected.
         name: part of the cookie's name.
         connect: connects the client, such as ``lambda client: client.start_bot_and_connect(url)``. Called on a thread
             of the session, outside of any request.
@@ -91,7 +92,7 @@ class RTVIVoice:
             fall behind.
 
     Raises:
-        ValueError: there is no event of that name, or a number is out of range.
+        ValueError: an event does not exist, or a number is out of range.
     """
 
     def __init__(
@@ -128,7 +129,11 @@ class RTVIVoice:
     @property
     def urls(self) -> list[Any]:
         """Return the routes, for ``path("bot/", include(voice.urls))``."""
-        routes = {"session": (self._session, ("GET", "POST")), "voice": (self._talk, ("GET",))}
+        routes = {
+            "session": (self._session, ("GET", "POST")),
+            "voice": (self._talk, ("GET",)),
+            "end": (self._end, ("POST",)),
+        }
         patterns = [path(route, self._view(route, view, methods)) for route, (view, methods) in routes.items()]
         return patterns + [path(file, partial(_send_file, file)) for file in PAGE_FILES]
 
@@ -206,16 +211,14 @@ class RTVIVoice:
                 response[name] = value
             return response
 
-        # A page may be open for an hour: as long as the transaction of a request would last.
+        # A page may stay open for an hour, and a transaction around its request would last as long.
         exempt: Callable[[HttpRequest], HttpResponse] = non_atomic_requests(csrf_exempt(view))
         return exempt
 
     def _session(self, request: HttpRequest) -> HttpResponse:
         if request.method == "GET":
             return _state_response(self._require_relay(request))
-        if request.content_type != "application/json":
-            raise Refusal(415, "not_json", "The body of a POST must be JSON, and its Content-Type application/json.")
-        object_in(request.read(MAX_BODY_BYTES + 1))
+        _check_body(request)
         cookie = self._cookie_of(request)
         if not has_secret(cookie):
             raise Refusal(428, NO_COOKIE, "The request has no cookie. Repeat it with the one of this response.")
@@ -227,7 +230,12 @@ class RTVIVoice:
 
     def _talk(self, request: HttpRequest) -> HttpResponse:
         serve_page(self._require_relay(request, though_ended=True), request.META)
-        return HttpResponse()  # the connection is shut down by now, so that nothing is written
+        return HttpResponse()  # never written, because the connection is shut down
+
+    def _end(self, request: HttpRequest) -> HttpResponse:
+        _check_body(request)
+        self._require_relay(request).end("user")
+        return JsonResponse({}, status=202)
 
     def _require_relay(self, request: HttpRequest, *, though_ended: bool = False) -> Relay:
         return self._sessions.require(self._cookie_of(request), though_ended=though_ended)
@@ -239,6 +247,12 @@ class RTVIVoice:
         response.set_signed_cookie(
             self._cookie, value, salt=_SALT, secure=request.is_secure(), httponly=True, samesite="Strict"
         )
+
+
+def _check_body(request: HttpRequest) -> None:
+    if request.content_type != "application/json":
+        raise Refusal(415, "not_json", "The body of a POST must be JSON, and its Content-Type application/json.")
+    object_in(request.read(MAX_BODY_BYTES + 1))
 
 
 def _state_response(relay: Relay, status: int = 200) -> HttpResponse:

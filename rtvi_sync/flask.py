@@ -33,10 +33,10 @@ With `voice=True` pages talk, too:
 
     GET  /bot/voice                    a WebSocket for the audio of both sides, and the events
     GET  /bot/rtvi-voice.js            the script of a page that talks: <rtvi-voice></rtvi-voice>
-    GET  /bot/rtvi-voice-worklet.js    what the script needs
+    GET  /bot/rtvi-voice-worklet.js    its audio thread
 
 The body of a POST is a JSON object, possibly empty, and its type application/json. The body of an error is
-{"error": "a_word", "message": "what it means"}. docs/guides/flask.md says how to serve it, and lists the errors.
+{"error": "a_word", "message": "the explanation"}. docs/guides/flask.md explains how to serve it, and lists the errors.
 """
 
 from __future__ import annotations
@@ -94,12 +94,11 @@ class RTVIBlueprint(flask.Blueprint):
                     if "user" not in flask.session:
                         flask.abort(403)
 
-            The client's handlers must run on threads (`events="thread"`, the default of a client). If two requests of a
-            user come at the same time, it may be called for both; then one of the clients is never connected.
-        voice: pages talk with the bot: each session's client gets the page's microphone and loudspeaker, in place of
-            its own. Such a page occupies a thread of the web server too, and is one of the pages that `max_streams`
-            counts.
-        name: of the blueprint, and part of the key in Flask's session.
+            The client's handlers must run on threads (`events="thread"`, the default of a client). For two concurrent
+            requests of one user it may be called twice; then one of the clients is never connected.
+        voice: True if pages talk with the bot. Each session's client then uses the page's microphone and loudspeaker
+            in place of its own. Each talking page occupies a thread of the web server, and counts in `max_streams`.
+        name: name of the blueprint, and part of the key in Flask's session.
         connect: connects the client, such as ``lambda client: client.start_bot_and_connect(url)``. Called on a thread
             of the session, outside of any request.
         events: the events that the page gets, by any name of an event. Of audio levels only the newest is sent.
@@ -117,7 +116,7 @@ class RTVIBlueprint(flask.Blueprint):
             fall behind.
 
     Raises:
-        ValueError: there is no event of that name, or a number is out of range.
+        ValueError: an event does not exist, or a number is out of range.
         MissingExtraError: `voice` is True, and simple-websocket is not installed.
     """
 
@@ -171,7 +170,7 @@ class RTVIBlueprint(flask.Blueprint):
             from .web import voice_page  # needs simple-websocket
 
             talk = partial(self._talk, voice_page)
-            for is_handshake in (True, False):  # a rule is for one or the other
+            for is_handshake in (True, False):  # a Werkzeug rule matches either handshakes or other requests
                 self.add_url_rule("/voice", view_func=talk, methods=["GET"], endpoint="voice", websocket=is_handshake)
             for file in PAGE_FILES:
                 self.add_url_rule(
@@ -262,7 +261,7 @@ class RTVIBlueprint(flask.Blueprint):
     def _talk(self, voice_page: Any) -> flask.Response:
         relay = self._require_relay(though_ended=True)
         voice_page.serve_page(relay, flask.request.environ)
-        return flask.Response()  # the connection is shut down by now, so that nothing is written
+        return flask.Response()  # never written, because the connection is shut down
 
     def _send_text(self) -> tuple[flask.Response, int]:
         text, aloud = text_in(_read_body())

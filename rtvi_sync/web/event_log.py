@@ -18,7 +18,7 @@ from ..events import RTVIEvent
 _MAX_LOG_BYTES: Final = 1024 * 1024
 # Bytes that an event counts beside its text.
 _EVENT_BYTES: Final = 32
-# Escaped, so that the JSON is safe inside of a <script>, where these characters could begin or end markup.
+# Escaped, so that the JSON is safe inside a <script>: these characters could be read as markup.
 _HTML_SAFE: Final = {ord(char): f"\\u{ord(char):04x}" for char in "<>&"}
 
 
@@ -52,14 +52,14 @@ class EventLog:
     """
 
     def __init__(self, max_events: int) -> None:
-        # Part of the event ids, by which those of an earlier session are recognized.
+        # Prefix of the event ids; the ids of another session have another prefix.
         self._name = secrets.token_hex(4)
         self._max_events = max_events
         # Guards the fields below, and wakes the streams. Any thread holds it for a few instructions.
         self._changed = threading.Condition(threading.Lock())
         self._events: deque[LoggedEvent] = deque()
         self._bytes = 0
-        # What was added since the oldest block of `after()` began, in order; empty: such a block, which has not ended.
+        # Events added since the oldest open block of `after()`, in order. An empty list stands for an open block.
         self._held: deque[list[str]] = deque()
         self._position = Position()
         self._levels: dict[RTVIEvent, tuple[int, LoggedEvent]] = {}
@@ -132,7 +132,7 @@ class EventLog:
 
     @contextlib.contextmanager
     def followed_by(self, follower: Callable[[], object]) -> Iterator[None]:
-        """Call a function in the block after each change. It must not block, nor use the log."""
+        """Call a function after each change, while the block runs. The function must not block or use the log."""
         with self._changed:
             self._followers.append(follower)
         try:

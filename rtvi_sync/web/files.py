@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 _FOLDER: Final = Path(__file__).parent / "page"
-#: The files that a page may have.
+#: Names of the files.
 PAGE_FILES: Final = ("rtvi-voice.js", "rtvi-voice-worklet.js")
-#: Of a file's response: the browser asks each time whether it has changed, so that an upgrade needs no other name.
+#: Headers of a file's response. The browser revalidates each time, so an upgrade needs no new file name.
 FILE_HEADERS: Final = {"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"}
 
 
 class PageFile(NamedTuple):
-    """A file as the browser gets it. The type is that of a module script."""
+    """Content, ETag and media type of a file."""
 
     content: bytes
     etag: str

@@ -1,4 +1,4 @@
-"""The refusal of a request, as any web framework answers it."""
+"""Refusals of requests, independent of the web framework."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from ..errors import MessageTooLargeError, RTVIError, UnsupportedFeatureError
 
-#: Bytes of the body of a POST, and of a message of a page that talks.
+#: Maximum bytes of a POST body, and of a message of a page that talks.
 MAX_BODY_BYTES: Final = 64 * 1024
-#: The error of a request that has no cookie yet: its response sets one.
+#: Error of a request without the cookie. The response sets it.
 NO_COOKIE: Final = "no_cookie"
-#: Of responses for one user that are no document.
+#: Headers of responses that are for one user and not a document.
 ANSWER_HEADERS: Final = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
@@ -21,13 +21,13 @@ ANSWER_HEADERS: Final = {
 }
 
 
-class Refusal(Exception):  # noqa: N818 - the request is what is wrong
+class Refusal(Exception):  # noqa: N818 - the request is wrong, not this program
     """A request is refused.
 
     Attributes:
-        status: of the HTTP response.
-        error: a word by which the page recognizes it.
-        message: what it means.
+        status: status of the HTTP response.
+        error: a word that the page recognizes, such as "busy".
+        message: the explanation.
     """
 
     def __init__(self, status: int, error: str, message: str) -> None:
@@ -46,7 +46,7 @@ def object_in(body: bytes | str) -> dict[str, Any]:
     """Return the JSON object in a body.
 
     Raises:
-        Refusal: it is too large, or no JSON object.
+        Refusal: the body is too large, or not a JSON object.
     """
     if len(body) > MAX_BODY_BYTES:
         raise Refusal(413, "too_large", f"The body of a request must not exceed {MAX_BODY_BYTES} bytes.")
@@ -60,10 +60,10 @@ def object_in(body: bytes | str) -> dict[str, Any]:
 
 
 def text_in(body: dict[str, Any]) -> tuple[str, bool]:
-    """Return the text that the user typed, and whether the answer is to be spoken.
+    """Return the text that the user typed, and True if the bot should speak its answer.
 
     Raises:
-        Refusal: the object has no text.
+        Refusal: the object has no text, or `audio_response` is not a boolean.
     """
     text, aloud = body.get("text"), body.get("audio_response", True)
     if not isinstance(text, str) or not text.strip() or not isinstance(aloud, bool):
@@ -73,7 +73,7 @@ def text_in(body: dict[str, Any]) -> tuple[str, bool]:
 
 @contextlib.contextmanager
 def refusing_what_fails() -> Iterator[None]:
-    """Raise a refusal for what cannot be sent to the bot in the block."""
+    """Turn the errors of sending a message to the bot into refusals."""
     try:
         yield
     except MessageTooLargeError as error:
@@ -95,11 +95,11 @@ def check_origin(site: str | None, origin: str | None, own: str, *, is_handshake
     Args:
         site: the header Sec-Fetch-Site.
         origin: the header Origin.
-        own: scheme, host and port by which the server was reached.
-        is_handshake: a WebSocket is to be opened: of these every browser sends the Origin, so that one alone will do.
+        own: scheme, host and port of the request.
+        is_handshake: True for a WebSocket handshake. Every browser sends its Origin, so a correct Origin is enough.
 
     Raises:
-        Refusal: it was made by a page of another origin.
+        Refusal: a page of another origin made the request.
     """
     is_own = site == "same-origin" if site is not None else origin in (None, own)
     if not (is_own or (is_handshake and origin == own)):

@@ -49,15 +49,15 @@ DEFAULT_EVENTS: Final = (
 )
 """Events that a page gets by default: the words of user and bot, and no internals of the bot.
 
-`botReady` comes without the bot's config, which only the event `config` has.
+`botReady` does not contain the bot's config; only the event `config` does.
 """
 
 _RETRY_MS: Final = 500
 _HEARTBEAT: Final = b":\n\n"
-# Seconds that a new stream waits for a slot, each time after a heartbeat on the open streams: if a page is gone, the
-# second heartbeat cannot be written, and a proxy in between may need some more.
+# Seconds that a new stream waits for a slot, each time after a heartbeat on the open streams. If a page is gone, the
+# second heartbeat fails, or a later one if there is a proxy.
 _SLOT_TIMEOUTS: Final = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4)
-# What a page gets of a turn.
+# Fields of a turn that a page gets.
 _WORDS: Final = ("number", "status", "user_text", "bot_text", "spoken_text")
 _LEVELS: Final = frozenset(
     {
@@ -73,7 +73,7 @@ _LEVELS: Final = frozenset(
 class Limits:
     """Limits of sessions and pages; see `RTVIBlueprint`. Times in seconds."""
 
-    # The defaults are for where there are no streams: a page that talks is noticed four times a second.
+    # The defaults are for servers without event streams: a page that talks records a contact four times a second.
     heartbeat_interval: float = attrs.field(default=0.25, validator=SECONDS)
     leave_timeout: float = attrs.field(validator=SECONDS)
     idle_timeout: float = attrs.field(validator=SECONDS)
@@ -96,10 +96,10 @@ class Relay:
         client: connected to the bot during the session.
         reason: why the session has ended: "user", "left", "idle", "failed", "bot", "network" or "shutdown"; None
             before its end.
-        stopping: tells whether the process is about to end, and streams with it.
+        stopping: returns True if the process is ending, so that streams and pages must close.
         log: the events of the session.
         voice: the audio of the session; None if its pages have none.
-        refused: the error with which the last page that asked for the voice was refused; None: it was not.
+        refused: error of the last page that was refused the voice; None if the last page was accepted.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Relay:
         self._dropped = threading.Event()
         self._threads: list[threading.Thread] = []
         self._connecting = True
-        self._lost: CloseInfo | None = None  # the end of the last attempt to connect, or of what followed it
+        self._lost: CloseInfo | None = None  # the end of the last session, or of the last attempt to connect
         self._started_at = self._last_contact = self._last_activity = monotonic()
 
     def start(self, events: Iterable[RTVIEvent], connect: Callable[[RTVIClient], object]) -> None:
@@ -149,12 +149,12 @@ class Relay:
 
     @property
     def state(self) -> TransportState:
-        """Return the client's state; `CONNECTING` until `connect()` has returned, which is after the bot is ready."""
+        """The client's state; `CONNECTING` until `connect()` has returned, which is after the bot is ready."""
         return TransportState.CONNECTING if self._connecting else self.client.state
 
     @property
     def description(self) -> dict[str, str]:
-        """Return what a page is told when it asks for the session."""
+        """The session's state for a page, as JSON."""
         refused = {} if self.refused is None else {"refused": self.refused}
         return {"state": self.state.value, **refused}
 
@@ -197,10 +197,10 @@ class Relay:
         return Stream(self, self.log, self._limits, self.log.position_after(last_event_id))
 
     def acquire_slot(self) -> None:
-        """Wait shortly for the slot of a page.
+        """Wait up to about 1 s for the slot of a page.
 
         Raises:
-            Refusal: there are too many pages, and all of them are open.
+            Refusal: too many pages are open.
         """
         for timeout in _SLOT_TIMEOUTS:
             with self._lock:
@@ -217,7 +217,7 @@ class Relay:
             self._lock.notify()
 
     def send_text(self, text: str, aloud: bool) -> None:
-        """Send text that the user typed, and publish it to all pages, because not every bot does.
+        """Send text that the user typed, and publish it to all pages, because not every bot echoes it.
 
         Raises:
             RTVIError, ValueError: see `RTVIClient.send_text()`.
@@ -226,16 +226,16 @@ class Relay:
             raise BotNotReadyError("The bot is not ready")
         check_bot_takes(self.client, "send-text")
         text.encode()  # raises ValueError for surrogates
-        # In front of the bot's answer, which may arrive before this thread continues.
+        # The text precedes the bot's answer in the log, even if the answer arrives first.
         with self.log.after(as_json("relayText", {"text": text})):
             self.client.send_text(text, audio_response=aloud)
 
     # -- handlers of the client ---------------------------------------------------------------------------------------
 
     def _on_event(self, event: RTVIEvent, data: Any) -> None:
-        if isinstance(data, BotReadyData):  # of RTVI 0.3 it has the config: the prompt, and whatever keys there are
+        if isinstance(data, BotReadyData):  # in RTVI 0.3 it contains the config: the prompt, and perhaps keys
             data = attrs.evolve(data, config=None)
-        if isinstance(data, Turn):  # without what the bot's functions were called with, and have returned
+        if isinstance(data, Turn):  # without the arguments and results of the bot's functions
             data = {name: getattr(data, name) for name in _WORDS}
         if event in _LEVELS:
             self.log.replace(event, as_json(event.value, data))
@@ -251,7 +251,7 @@ class Relay:
         self._end_if_lost()
 
     def _end_if_lost(self) -> None:
-        # While it is connected, what was lost is an attempt before, told late because of a handler of the application.
+        # If the client is connected, an earlier attempt was lost, and a slow handler delayed this event.
         if (lost := self._lost) is not None and not self.client.connected:
             self.end("network" if lost.initiator == "network" else "bot")
 
@@ -304,7 +304,7 @@ class Relay:
 class Stream:
     """Body of an event stream's response. A server requests the next chunk when it has written the last one.
 
-    Not a generator, because `close()` of a generator that has not begun runs none of its code.
+    Not a generator, because `close()` on a generator that was never advanced runs none of its code.
     """
 
     def __init__(self, relay: Relay, log: EventLog, limits: Limits, position: Position) -> None:

@@ -29,9 +29,9 @@ class Sessions:
 
     Args:
         connect: connects a client.
-        events: those that pages get.
-        limits: of sessions and pages.
-        has_voice: pages talk with the bot.
+        events: the events that pages get.
+        limits: the limits of sessions and pages.
+        has_voice: True if pages talk with the bot.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Sessions:
         has_voice: bool,
     ) -> None:
         self._connect = connect
-        # A page that talks shows what of an interrupted answer was not heard.
+        # A page that talks greys the unheard part of an interrupted answer, which `turn-ended` tells.
         self._events = tuple(dict.fromkeys([*events, *([RTVIEvent.TURN_ENDED] if has_voice else [])]))
         self._limits = limits
         self._has_voice = has_voice
@@ -52,7 +52,7 @@ class Sessions:
         register_for_fork(self)
 
     def after_fork_in_child(self) -> None:
-        """Set what belongs to one process: its sessions, and the name by which it recognizes its cookies."""
+        """Give the process its own sessions, and its own name, which marks its cookies."""
         self._process = secrets.token_hex(4)
         # Guards _relays. Threads of the web server and of the relays hold it for a few instructions.
         self._lock = threading.Lock()
@@ -67,14 +67,14 @@ class Sessions:
 
         Args:
             cookie: its value, from the request.
-            make_client: makes the session's client, if it is to be started.
+            make_client: makes the client of a new session; not called if the session exists.
 
         Returns:
             The session, the HTTP status, and the value that the cookie must have from now on.
 
         Raises:
             Refusal: there are too many sessions.
-            TypeError: `make_client` has returned something else than a new client with audio.
+            TypeError: `make_client` did not return a new client, or returned one without audio.
         """
         secret = _parts_of(cookie)[1]
         relay, status = self._find(cookie), 200
@@ -120,7 +120,7 @@ class Sessions:
         """
         previous = signal.getsignal(signal_number)
         if previous is None:
-            raise ValueError("signal_number must be that of a signal whose handler was set by Python")
+            raise ValueError("signal_number must name a signal whose handler was set by Python")
 
         def handle(number: int, frame: FrameType | None) -> None:
             # Only an assignment, because the interrupted thread may hold any lock.

@@ -16,31 +16,31 @@ from ..protocol.states import TransportState
 
 #: Rate of the microphone's audio that pages send.
 MIC_RATE_HZ: Final = 16_000
-#: Closing code of a page whose voice another page of the user has taken.
+#: Closing code for a page that lost the voice to another page of its user.
 TAKEN: Final = 4001
 
-# Seconds: what a page may hold at most that it has not played yet, and the longest audio of one message.
+# Seconds of audio that a page may hold unplayed, and in one message.
 _MAX_AHEAD, _MESSAGE_SECONDS = 1.0, 0.1
-# Seconds of the user's audio that wait at most, and that may wait for good.
+# Seconds of the user's audio that may wait at any moment, and that may wait permanently.
 _MAX_MIC_DELAY, _MIC_DELAY = 0.3, 0.03
-# Seconds in which some of what waits is needed at least once, or else is too much.
+# Waiting audio that is never needed within this many seconds is only delay.
 _MIC_WINDOW: Final = 1.0
-# Frames of a lower RMS are a pause.
+# Frames below this RMS are a pause.
 _QUIET: Final = 300.0
-# Messages that wait at most for a page, beside the events.
+# Maximum number of messages waiting for a page, without the events.
 _MAX_MESSAGES: Final = 100
 
 
 class Outbox:
-    """What waits to be sent to one page that talks.
+    """Audio and messages waiting to be sent to one page that talks.
 
-    The condition `SessionVoice.changed` guards it.
+    Guarded by the condition `SessionVoice.changed`.
 
     Attributes:
-        close_code: with which the page is to be closed; None: it stays open.
-        is_cleared: the page must empty its player.
-        messages: JSON.
-        has_events: there may be events that the page does not have.
+        close_code: WebSocket code to close the page with; None while it stays open.
+        is_cleared: True if the page must empty its player.
+        messages: JSON texts, oldest first.
+        has_events: True if there may be events that the page has not received.
     """
 
     def __init__(self) -> None:
@@ -49,28 +49,28 @@ class Outbox:
         self.messages: deque[str] = deque()
         self.has_events: bool = True
         self._audio: deque[tuple[bytes, int]] = deque()
-        # Seconds of audio since the page was opened: put in and not cleared, taken out, and played.
+        # Seconds of audio since the page opened: put in and not cleared, taken out to be sent, and played.
         self._put = self._taken = self._played = 0.0
 
     @property
     def seconds_ahead(self) -> float:
-        """Return the seconds of audio that the page has not played, here, on the way and in its player."""
+        """Seconds of audio that the page has not played: waiting here, in transit, or in its player."""
         return self._put - self._played
 
     @property
     def has_audio(self) -> bool:
-        """Return whether audio waits."""
+        """True if audio waits."""
         return bool(self._audio)
 
     @property
     def is_filled(self) -> bool:
-        """Return whether anything waits."""
+        """True if anything waits."""
         return (
             self.close_code is not None or self.is_cleared or self.has_audio or bool(self.messages) or self.has_events
         )
 
     def put_audio(self, pcm: bytes, sample_rate_hz: int) -> None:
-        """Append audio."""
+        """Append signed 16-bit little endian mono audio."""
         self._audio.append((pcm, sample_rate_hz))
         self._put += _seconds_of(pcm, sample_rate_hz)
 
@@ -81,17 +81,17 @@ class Outbox:
         return pcm, rate
 
     def clear_audio(self) -> None:
-        """Remove all audio, and have the page do so too."""
+        """Remove all audio, and tell the page to empty its player."""
         self._put -= sum(_seconds_of(*audio) for audio in self._audio)
         self._audio.clear()
         self.is_cleared = True
 
     def set_played(self, seconds: float) -> None:
-        """Note how much the page says that it has played: never less than before, nor more than it was sent."""
+        """Record the seconds that the page reports as played. They never decrease, and never exceed the audio sent."""
         self._played = max(self._played, min(seconds, self._taken))
 
     def put_message(self, message: str) -> bool:
-        """Append a message; return False if the page does not read them."""
+        """Append a message. Return False if too many wait, because the page does not read them."""
         if len(self.messages) >= _MAX_MESSAGES:
             return False
         self.messages.append(message)
@@ -99,13 +99,13 @@ class Outbox:
 
 
 class PageMicrophone:
-    """The microphone of a page, which stays in time. One thread at a time uses it.
+    """The microphone of a page, without a growing delay. Use it from one thread at a time.
 
-    What the network has held up arrives at once, and would make all that follows late. So what always waits is caught
-    up in the user's pauses; what is later than 0.3 s is lost.
+    Audio that the network delayed arrives in a burst, and all later audio would stay late. Therefore frames are dropped
+    in the user's pauses until the delay is gone. Audio that would wait longer than 0.3 s is dropped at once.
 
     Attributes:
-        source: for the client.
+        source: the source for the client.
     """
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ class PageMicrophone:
         self._excess = 0.0  # seconds to catch up
 
     def push(self, pcm: bytes) -> None:
-        """Send audio to the bot after what waits."""
+        """Queue audio for the bot."""
         seconds, waiting, now = _seconds_of(pcm, MIC_RATE_HZ), self.source.waiting_seconds, monotonic()
         self._least_waiting = min(self._least_waiting, waiting)
         if now >= self._window_end:
@@ -124,68 +124,66 @@ class PageMicrophone:
         if self._excess >= seconds and rms(pcm) < _QUIET:
             self._excess -= seconds
             return
-        if waiting + seconds > _MAX_MIC_DELAY:  # not left to the source, whose log would be the page's to fill
+        if waiting + seconds > _MAX_MIC_DELAY:  # here, because the source logs a loss, and a page could flood the log
             self.source.clear()
         self.source.push(pcm)
 
 
 class SessionVoice:
-    """The microphone and the speaker of one session's client, which are those of the page that was opened last.
+    """Microphone and speaker of one session's client. They belong to the page that was opened last.
 
-    The bot's audio that no page is there for is discarded as fast as it would be played, so that a page that returns
-    hears what the bot says then. Only for the first page it waits, up to `hold` seconds.
+    While no page is open, the bot's audio is discarded in real time, so that a returning page hears the bot's current
+    words. Only the first page is waited for, up to `hold` seconds.
 
     Args:
-        hold: seconds.
+        hold: seconds for which the bot's first audio waits for a page.
 
     Attributes:
-        changed: guards the fields and the outboxes, and wakes who waits for them. Any thread holds it for a few
-            instructions.
+        changed: guards the fields and the outboxes, and is notified when one changes. Held for a few instructions.
     """
 
     def __init__(self, hold: float) -> None:
-        # Guards the fields below and the outboxes, and wakes who waits for them.
         self.changed: threading.Condition = threading.Condition(threading.Lock())
         self._mic = PageMicrophone()
         self._hold = hold
         self._client: RTVIClient | None = None
-        # Held while audio is pushed: the thread of a page that loses the voice may be late.
+        # Held while audio is pushed, because the thread of a page that lost the voice may still push.
         self._pushing = threading.Lock()
         self._outbox: Outbox | None = None  # of the page that has the voice
         self._pages = 0
         self._interruptions = 0
         self._is_over = False
-        # Monotonic time up to which the bot's audio counts as heard though there is no page; None: no page was there.
+        # Monotonic time up to which the bot's audio counts as heard without a page; None before the first page.
         self._unheard_until: float | None = None
 
     # -- the client's side --------------------------------------------------------------------------------------------
 
     def equip(self, client: RTVIClient) -> None:
-        """Give a client, which is not connected yet, the microphone and the speaker of the page.
+        """Give a client that is not connected yet the microphone and the speaker of the page.
 
         Raises:
-            TypeError: the client is for text only.
+            TypeError: the client was made with `text_only=True`.
         """
         if client._life.is_text_only:
             raise TypeError(
-                "make_client returned a client with text_only=True, which has no voice. Leave the option out, or leave "
-                "out voice=True"
+                "make_client returned a client with text_only=True, which has no voice. Leave out text_only, or "
+                "relay text alone with RTVIBlueprint(voice=False)"
             )
         client.update_mic(self._mic.source)
         client.enable_mic(True)
         client.update_speaker(CallbackSink(self._play, self._drop))
-        # The sink learns of an interruption when the call has returned that waits for the page.
+        # The sink's `on_drop` follows only when `_play()` has returned, which may be waiting for the page.
         client.on(RTVIEvent.BOT_INTERRUPTED, lambda _: self._release())
         self._client = client
 
     def end(self) -> None:
-        """Take the bot's audio without waiting from now on, because the session ends."""
+        """Stop waiting for the page, because the session ends: the bot's further audio is discarded."""
         with self.changed:
             self._is_over = True
             self.changed.notify_all()
 
     def _play(self, pcm: bytes, sample_rate_hz: int) -> None:
-        """Give audio to the page, once it has played enough of what it has. On a thread that writes to sinks."""
+        """Send audio to the page; wait while it is 1 s ahead. Called on a thread that writes to sinks."""
         interruptions = self._interruptions
         size = 2 * max(1, round(_MESSAGE_SECONDS * sample_rate_hz))
         for begin in range(0, len(pcm), size):
@@ -210,12 +208,12 @@ class SessionVoice:
                 self.changed.notify_all()
 
     def _discard_at(self, seconds: float) -> float:
-        """Return when the next audio, which is so long, has been heard though there is no page."""
+        """Return the monotonic time at which the next `seconds` of audio count as heard, without a page."""
         now = monotonic()
         if self._unheard_until is None:
             self._unheard_until = now + self._hold
         else:
-            # A thread that wakes late must not make the bot's speech longer.
+            # A thread that wakes late must not stretch the bot's speech.
             self._unheard_until = max(self._unheard_until, now - _MESSAGE_SECONDS) + seconds
         return self._unheard_until
 
@@ -226,7 +224,7 @@ class SessionVoice:
                 self.changed.notify_all()
 
     def _release(self) -> None:
-        """Let the audio through that waits for the page: it is cleared in a moment."""
+        """Let the audio pass that waits for the page. `_drop()` follows and clears it."""
         with self.changed:
             self._interruptions += 1
             self.changed.notify_all()
@@ -234,7 +232,7 @@ class SessionVoice:
     # -- the page's side ----------------------------------------------------------------------------------------------
 
     def open(self, outbox: Outbox) -> None:
-        """Give the voice to a page; the page that had it is closed."""
+        """Give the voice to a page, and close the page that had it."""
         with self.changed:
             if self._outbox is not None:
                 self._outbox.close_code = self._outbox.close_code or TAKEN
@@ -244,7 +242,7 @@ class SessionVoice:
             self.changed.notify_all()
 
     def close(self, outbox: Outbox) -> None:
-        """Take the voice from a page that has ended, unless another one has it by now."""
+        """Remove a page that has closed. If another page has the voice, that page keeps it."""
         with self.changed:
             if self._outbox is outbox:
                 self._outbox = None
@@ -252,16 +250,16 @@ class SessionVoice:
             self.changed.notify_all()
 
     def push(self, outbox: Outbox, pcm: bytes) -> None:
-        """Send what the microphone of a page has recorded, if the page has the voice, and the bot is ready."""
+        """Send audio of a page's microphone to the bot, if the page has the voice and the bot is ready."""
         client = self._client
-        # Before the bot is ready it would wait, and the first words would come late.
+        # Audio from before the bot is ready would delay the first words.
         if client is not None and client.state is TransportState.READY:
             with self._pushing:
                 if self._outbox is outbox:
                     self._mic.push(pcm)
 
     def join(self, timeout: float) -> None:
-        """Wait until all pages have ended."""
+        """Wait until all pages have closed, at most `timeout` seconds."""
         with self.changed:
             self.changed.wait_for(lambda: not self._pages, timeout)
 

@@ -1,6 +1,6 @@
-"""A page that talks: it sends what the microphone records and plays what the bot says, over one WebSocket.
+"""A page that talks: the audio of both sides, events and text over one WebSocket.
 
-docs/guides/flask.md has the messages.
+docs/guides/flask.md describes the messages.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from .websocket import CLOSED, NO_WEBSOCKET, PageSocket
 
 logger: logging.Logger = package_logger(__name__)
 
-# Codes with which a page is closed.
+# WebSocket codes that close a page.
 _OVER, _WORKER_ENDS, _BAD_AUDIO, _VIOLATION, _TOO_LARGE, _FAILED, _TOO_SLOW = 1000, 1001, 1007, 1008, 1009, 1011, 1013
-# Seconds: in which the page must say something, or counts as gone; after which a silent server says that it lives; in
-# which a page that is told to close does so; and between two looks whether it is to be closed.
+# Seconds: after which a silent page counts as gone; after which a silent server sends `voiceAlive`; that a page has to
+# answer a close; and between two checks of the reading thread.
 _SILENCE, _ALIVE_INTERVAL, _CLOSE_TIMEOUT, _LOOK_INTERVAL = 5.0, 1.0, 0.5, 0.25
 _ALIVE, _CLEAR = as_json("voiceAlive", {}), as_json("voiceClear", {})
 _MAX_AUDIO_BYTES: Final = 2 * MIC_RATE_HZ // 5  # 200 ms
 
 
 def serve_page(relay: Relay, environ: Mapping[str, Any]) -> None:
-    """Answer a handshake, and serve the page until it has closed. On a thread of the web server.
+    """Answer a handshake, and serve the page until it has closed. Called on a thread of the web server.
 
     Args:
-        relay: the session, which has a voice.
-        environ: the request, as WSGI has it.
+        relay: a session with a voice.
+        environ: the WSGI environment of the request.
 
     Raises:
-        Refusal: the user has too many pages, or the request cannot be answered with a WebSocket.
+        Refusal: the user has too many pages, or the request or the server does not allow a WebSocket.
     """
     voice = relay.voice
     assert voice is not None
-    # A page cannot read the response that refuses its handshake, so it asks for the session afterwards.
+    # A page cannot read the response that refuses its handshake; it asks for the session to learn the reason.
     with _noting_refusals(relay):
         if environ.get("HTTP_UPGRADE", "").lower() != "websocket":
             raise Refusal(426, "not_websocket", "This route is for a WebSocket.")
@@ -75,8 +75,8 @@ def _noting_refusals(relay: Relay) -> Iterator[None]:
         raise
 
 
-class _Violation(Exception):  # noqa: N818 - of the protocol, by the page
-    """The page has sent what it may not. `code` closes it."""
+class _Violation(Exception):  # noqa: N818 - the page is wrong, not this program
+    """The page broke the protocol, or the server ends; `code` closes the page."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -87,9 +87,9 @@ class VoicePage:
     """One page that talks. A thread of the web server reads from it, another one writes to it.
 
     Args:
-        relay: the session that it shows.
-        voice: the audio of the session.
-        connection: to the page.
+        relay: the session that the page shows.
+        voice: the audio of that session.
+        connection: the WebSocket of the page.
     """
 
     def __init__(self, relay: Relay, voice: SessionVoice, connection: PageSocket) -> None:
@@ -97,7 +97,7 @@ class VoicePage:
         self._voice = voice
         self._connection = connection
         self._outbox = Outbox()
-        # Of the thread that writes: the events that the page has, those that follow, and the rate that it was told.
+        # Used by the writing thread: the position after the last event read, events to send, and the announced rate.
         self._position = Position()
         self._unsent: deque[str] = deque()
         self._rate: int | None = None
@@ -122,13 +122,13 @@ class VoicePage:
                     self._close_soon(_OVER)
                     writer.join(_CLOSE_TIMEOUT)
                     self._connection.wait(_CLOSE_TIMEOUT)
-                    self._connection.shut()  # also the writer, if the page reads nothing
+                    self._connection.shut()  # unblocks the writer if the page reads nothing
                     writer.join()
         finally:
             self._voice.close(self._outbox)
 
     def _close_soon(self, code: int) -> None:
-        """Have both threads end. Only the first code counts."""
+        """Make both threads end. Only the first code counts."""
         with self._voice.changed:
             if self._outbox.close_code is None:
                 self._outbox.close_code = code
@@ -159,7 +159,7 @@ class VoicePage:
         self._position = self._relay.log.position_after(after)
 
     def _read(self) -> None:
-        """Take the page's messages until it is to be closed, or is."""
+        """Handle the page's messages until the page closes or must be closed."""
         heard_at = monotonic()
         while self._outbox.close_code is None:
             try:
@@ -234,7 +234,7 @@ class VoicePage:
         try:
             code = self._write_until_over()
         except CLOSED:
-            pass  # the page has left, or reads nothing
+            pass  # the page left, or does not read
         except Exception:
             logger.exception("A page that talks could not be served")
         finally:
@@ -242,7 +242,7 @@ class VoicePage:
             self._close_soon(code)
 
     def _write_until_over(self) -> int:
-        """Send what there is until the page is to be closed; return the code."""
+        """Send audio, messages and events until the page must be closed. Return the closing code."""
         changed, outbox, log = self._voice.changed, self._outbox, self._relay.log
         while True:
             with changed:
@@ -252,19 +252,22 @@ class VoicePage:
                 messages = self._take_messages()
                 may_read = not messages and outbox.has_events
                 outbox.has_events = outbox.has_events and not may_read
-            if may_read:  # without the lock, which is taken while the log's own is held
+            if may_read:  # without this lock, because the log calls `_note_events` while it holds its own
                 self._position, events = log.read(self._position, 0.0)
                 if events is None:
                     return _OVER
                 if events:
                     self._unsent.extend(event.as_message() for event in events)
-                    self._note_events()  # the log may end with them
+                    self._note_events()  # so that the end of the log is noticed after them
                 continue
             for message in messages or [_ALIVE]:
                 self._connection.send(message)
 
     def _take_messages(self) -> list[str | bytes]:
-        """Remove what is to be sent next: few messages, so that nothing urgent waits long. With the lock."""
+        """Remove and return the next one or two messages. Call it with the lock held.
+
+        Few at a time, so that an interruption, and then audio, overtake the rest.
+        """
         outbox = self._outbox
         if outbox.is_cleared:
             outbox.is_cleared = False

@@ -20,37 +20,37 @@ except ModuleNotFoundError as _error:
         raise
     raise MissingExtraError("A page that talks", "flask") from _error
 
-# Seconds in which the peer must read what is sent, and send something.
+# Seconds after which a peer that does not read, or sends nothing, counts as gone.
 _SOCKET_TIMEOUT: Final = 10.0
-#: What a page is told whose server cannot open a WebSocket, or has no thread for it.
+#: Message for a page whose server cannot open a WebSocket, or has no thread for one.
 NO_WEBSOCKET: Final = (
     "This web server cannot keep a WebSocket open. Serve with threads: "
     "gunicorn --worker-class gthread --workers 1 --threads 80"
 )
-# Bytes that were received and that the application has not taken, and bytes that a message counts beside its own.
+# Maximum bytes received but not yet handled, and the overhead counted for each message.
 _MAX_BACKLOG, _MESSAGE_BYTES = 1024 * 1024, 1024
-# The headers of the handshake. Without Sec-WebSocket-Extensions, because audio that is deflated is hardly shorter.
+# The headers of the handshake. Sec-WebSocket-Extensions is left out, because deflate hardly shortens audio.
 _HEADERS: Final = frozenset(
     {"HTTP_HOST", "HTTP_UPGRADE", "HTTP_CONNECTION", "HTTP_SEC_WEBSOCKET_KEY", "HTTP_SEC_WEBSOCKET_VERSION"}
 )
-#: What a send raises if the connection has ended, or is about to.
+#: Exceptions of `send()`, `receive()` and `close()` on a connection that has closed or is closing.
 CLOSED: Final = (OSError, simple_websocket.ConnectionClosed, wsproto.utilities.ProtocolError)
 
 
 class _SharedSocket:
-    """A socket that two threads write to, and whose descriptor is the web server's to close.
+    """A socket that two threads write to. The web server closes its descriptor.
 
     Args:
-        real: the web server's socket.
-        is_copy: it is a duplicate of the server's.
-        backlog: returns the number of bytes that wait for the application.
+        real: the web server's socket, or a duplicate of it.
+        is_copy: True for a duplicate, which this object closes.
+        backlog: returns the number of received bytes that are not yet handled.
     """
 
     def __init__(self, real: socket.socket, is_copy: bool, backlog: Callable[[], int]) -> None:
         self._socket = real
         self._is_copy = is_copy
         self._backlog = backlog
-        # Guards writing, so that the frames of two threads are not mixed. Held while the peer does not read.
+        # Keeps the frames of two threads apart. Held while a write blocks, up to _SOCKET_TIMEOUT.
         self._writing = threading.Lock()
         self._timeout = real.gettimeout()
         real.settimeout(_SOCKET_TIMEOUT)
@@ -58,45 +58,45 @@ class _SharedSocket:
     def recv(self, size: int) -> bytes:
         """Receive up to `size` bytes."""
         if self._backlog() > _MAX_BACKLOG:
-            raise ConnectionAbortedError("The page sends faster than it can be served")
+            raise ConnectionAbortedError("The page sends faster than the server handles its messages")
         return self._socket.recv(size)
 
     def send(self, data: bytes) -> int:
-        """Send all of it."""
+        """Send all of `data`; return its length."""
         with self._writing:
             self._socket.sendall(data)
         return len(data)
 
     def shut(self) -> None:
-        """Shut the connection down; whatever is blocked on it returns. Idempotent."""
+        """Shut the connection down, and unblock the threads that use it. Idempotent."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def release(self) -> None:
-        """Leave the connection to the web server."""
+        """Return the connection to the web server, which answers the request."""
         self._socket.settimeout(self._timeout)
         if self._is_copy:
             self._socket.close()
 
     def close(self) -> None:
-        """Shut the connection down, so that nothing is written to it any more. Called by the thread that reads."""
+        """Shut the connection down, so that nothing more is written. Called by the reading thread."""
         self.shut()
         if self._is_copy:
             self._socket.close()
 
 
 class PageSocket(simple_websocket.Server):  # type: ignore[misc]
-    """A WebSocket that a page has opened. A thread of its own reads it.
+    """A WebSocket that a page opened. A separate thread reads it.
 
     Args:
-        environ: of the request.
+        environ: the WSGI environment of the request.
 
     Raises:
-        Refusal: the web server gives no socket, or the request is no handshake.
-        OSError: the connection is gone.
+        Refusal: the web server provides no socket, or the request is no valid handshake.
+        OSError: the connection was lost.
     """
 
-    sock: Any  # the web server's, and then `_shared`
+    sock: Any  # the web server's socket until the handshake, then `_shared`
     _shared: _SharedSocket | None = None
 
     def __init__(self, environ: Mapping[str, Any]) -> None:
@@ -109,7 +109,7 @@ class PageSocket(simple_websocket.Server):  # type: ignore[misc]
                 self._shared.release()
             raise Refusal(400, "bad_request", "The request is no handshake of a WebSocket.") from error
         except BaseException as error:
-            if self._shared is not None:  # it may have been answered
+            if self._shared is not None:  # the handshake may have been answered
                 self._shared.close()
                 raise
             if not isinstance(error, RuntimeError):
@@ -117,7 +117,7 @@ class PageSocket(simple_websocket.Server):  # type: ignore[misc]
             raise Refusal(501, "no_websocket", NO_WEBSOCKET) from error
 
     def handshake(self) -> None:
-        """Answer the request. Called by the constructor, once there is a socket."""
+        """Answer the request. Called by the base class's constructor, once it has a socket."""
         shared = _SharedSocket(self.sock, self.mode == "gevent", self._count_backlog)
         self._shared = self.sock = shared
         super().handshake()
@@ -126,11 +126,11 @@ class PageSocket(simple_websocket.Server):  # type: ignore[misc]
         return sum(len(message) + _MESSAGE_BYTES for message in self.input_buffer)
 
     def wait(self, timeout: float) -> None:
-        """Wait until the connection has ended, which the page does when it is told to close."""
+        """Wait until the page has closed the connection, at most `timeout` seconds."""
         self.thread.join(timeout)
 
     def shut(self) -> None:
-        """Shut the connection down, and wait until the thread that reads it has ended."""
+        """Shut the connection down, and wait for the reading thread to end."""
         assert self._shared is not None
         self._shared.shut()
         self.thread.join(_SOCKET_TIMEOUT)

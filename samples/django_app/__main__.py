@@ -1,8 +1,8 @@
-"""A Django project: a page, a JSON view and a management command that ask a bot.
+"""A Django project: a page, a JSON view and a management command that ask a bot, and a page that talks with it.
 
     python3 run.py sample django_app --url http://localhost:7860
 
-Without a URL they ask the embedded bot. Then open the address that the web server prints when it listens.
+Without a URL it is the embedded bot. Then open the address that the web server prints when it listens.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def main() -> int:
     parser.add_argument("--url", help="where the bot is: ws://..., or http://... of its server")
     parser.add_argument("--port", type=int, default=8000)
     given = parser.parse_args()
-    import django  # noqa: F401 - so that its absence is reported here, and not by the web server
+    import rtvi_sync.django  # noqa: F401 - so that the absence of Django is reported here, and not by the web server
 
     if given.url:
         RTVIClient.for_url(given.url)  # refuses a wrong URL here, and not when the first visitor asks

@@ -82,7 +82,7 @@ def serve(log: Path, worker: str, bot_url: str) -> WebServer:
         bot_url: where the bot is.
     """
     return WebServer(
-        ["-m", "gunicorn", "-b", "fd://{}", "-k", worker, "--threads", "8", "mysite.wsgi"],
+        ["-m", "gunicorn", "-b", "fd://{}", "-k", worker, "--threads", "8", "--workers", "2", "mysite.wsgi"],
         log,
         cwd=PROJECT,
         env=environ(RTVI_URL=bot_url, RTVI_SECONDS="8"),

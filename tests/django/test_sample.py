@@ -15,6 +15,7 @@ import pytest
 from rtvi_sync.testing import EmbeddedBot, Reply
 from tests.support.processes import free_port
 from tests.support.slowness import GUARD
+from tests.support.talking_page import RATE, Talker, share_of, speech
 
 from .server import ROOT, Browser, environ
 
@@ -52,6 +53,27 @@ def stop(program: psutil.Popen, number: int) -> tuple[int, list[psutil.Process]]
             if process.is_running():
                 process.kill()
         program.wait()
+
+
+def test_its_page_talks() -> None:
+    """The page loads the element, whose policy allows this site's scripts alone; a question by voice is answered."""
+    program, url = start()
+    user = Talker(url.rstrip("/"))
+    try:
+        page = user.http.get("/talk")
+        assert '<script type="module" src="/bot/rtvi-voice.js">' in page.text
+        assert "default-src 'none'" in page.headers["Content-Security-Policy"]
+        assert "script-src 'self'" in page.headers["Content-Security-Policy"]
+        assert user.http.get("/bot/rtvi-voice.js").status_code == 200
+        talking = user.talk()
+        said = speech(1.0)
+        talking.say(said + bytes(2 * RATE))
+        talking.wait_for_event("botStoppedSpeaking")
+        assert share_of(said, bytes(talking.audio)) > 0.8
+    finally:
+        left = stop(program, signal.SIGTERM)
+        user.close()
+    assert left == (0, [])
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -117,6 +117,9 @@ def test_requests_that_are_refused(server: WebServer, visit: Callable[[str], Tal
     assert http.post("/bot/session", json={}).status_code == 201
     assert http.post("/bot/session", json={}).status_code == 200
     assert http.get("/bot/voice").json()["error"] == "not_websocket"
+    assert http.post("/bot/end", json={}, headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
+    assert http.post("/bot/end", json={}).status_code == 202
+    assert http.get("/bot/session").json()["error"] == "ended"
     forged = httpx.Cookies({"rtvi_session": "0f0f0f0f.secret"})
     assert httpx.get(f"{server.url}/bot/session", cookies=forged, trust_env=False).json()["error"] == "no_session"
     with pytest.raises(websocket.WebSocketBadStatusException) as refused:

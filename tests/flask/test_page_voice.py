@@ -194,19 +194,26 @@ def test_it_goes_on_after_a_reload(quiet: Browser, serve: Callable[..., Site]) -
 
 
 def test_a_lost_network(quiet: Browser, serve: Callable[..., Site]) -> None:
-    """Without network the page says so; as soon as it is back the conversation goes on, also where events came."""
+    """Without network the page says so; as soon as it is back the conversation goes on, also where events came.
+
+    A text is in the field again until the server confirms it.
+    """
     site = serve()
     user = site.join(quiet, **ALLOWED)
     page, session = user.talk()
     user.context.set_offline(True)
+    send(page, "Are you there?")
     state_becomes(page, "Reconnecting…")
+    assert page.get_by_label("Write to the bot").input_value() == "Are you there?"
     notice_becomes(page, "The connection was lost. Reconnecting…")
     session.send(message("user-transcription", text="Said meanwhile.", final=True))
     user.context.set_offline(False)
     with takes(5.0):
         state_becomes(page, "Listening")
     notice_becomes(page, "")
-    shows(page, ("you", "You: Said meanwhile."))
+    lines = [("you", "You: Said meanwhile."), ("you", "You: Are you there?"), ("bot", "Bot: You said: Are you there?")]
+    shows(page, *lines)
+    assert page.get_by_label("Write to the bot").input_value() == ""
     assert session.ended is None
     forget_network_errors(user)
 
@@ -281,6 +288,27 @@ def test_a_bot_that_is_not_there(quiet: Browser, serve: Callable[..., Site]) -> 
     button(page, "Start talking").click()
     notice_becomes(page, "The bot cannot be reached. Try again in a minute.")
     assert button(page, "Try again").is_visible()
+
+
+#: A browser that blocks cookies blocks the storage of a tab, too.
+NO_STORAGE = """
+Object.defineProperty(window, "sessionStorage", { get() { throw new DOMException("", "SecurityError"); } });
+"""
+
+
+def test_a_browser_that_blocks_cookies(quiet: Browser, serve: Callable[..., Site]) -> None:
+    """A page without a cookie says so, and its button tries again."""
+    site = serve()
+    user = site.join(quiet)
+    user.context.add_init_script(NO_STORAGE)
+    page = user.open()
+    page.route("**/bot/session", lambda route: route.fulfill(status=428, json={"error": "no_cookie"}))
+    page.locator("rtvi-voice").evaluate("element => element.start({ muted: true })")
+    notice_becomes(
+        page, "The browser blocks the cookie that this page needs. Allow cookies for this site, then try again."
+    )
+    assert button(page, "Try again").is_visible()
+    forget_network_errors(user)
 
 
 #: The page's WebSocket asks for a route that the server does not have.

@@ -416,6 +416,7 @@ const TEXTS = {
     unreachable: "The server cannot be reached. Check your connection, then try again.",
     busy: "Too many people are talking to the bot. Try again in a minute.",
     forbidden: "You may not talk to this bot.",
+    cookies: "The browser blocks the cookie that this page needs. Allow cookies for this site, then try again.",
     failing: "The server has reported an error. Try again later.",
     reconnecting: "The connection was lost. Reconnecting…",
     notSent: "The message was not sent.",
@@ -441,7 +442,7 @@ const TEXTS = {
 /** Return what a failed request means, as a key of `TEXTS.notice`. */
 function reasonOf(error) {
   if (!(error instanceof Refusal)) return "unreachable";
-  return { 403: "forbidden", 503: "busy" }[error.status] ?? "failing";
+  return { 403: "forbidden", 428: "cookies", 503: "busy" }[error.status] ?? "failing";
 }
 
 // -- the element -------------------------------------------------------------------------------------------------------
@@ -536,6 +537,15 @@ const NEAR_END = 48;
 // In the tab's own storage: a page that is loaded again goes on, and one in another tab does not begin by itself.
 const TALKING = `rtvi-voice ${BASE.pathname}`;
 
+/** Return the tab's storage; null where cookies are blocked, and it with them. */
+function storage() {
+  try {
+    return sessionStorage;
+  } catch {
+    return null;
+  }
+}
+
 class RTVIVoice extends HTMLElement {
   static texts = TEXTS;
 
@@ -553,7 +563,7 @@ class RTVIVoice extends HTMLElement {
   #playing = false; // bot's audio, silence included
   #botSpeaks = false;
   #unsent = []; // texts until the bot is ready
-  #sent = "";
+  #sent = ""; // the last text that the server has not confirmed
   #pressed = null; // what the button beside the notice does
   #atEnd = true; // of the transcript
 
@@ -626,15 +636,15 @@ class RTVIVoice extends HTMLElement {
   };
 
   #return = async ({ persisted }) => {
-    const kept = sessionStorage.getItem(TALKING);
-    if (!persisted || kept === null || this.#attempt !== null) return;
+    const kept = storage()?.getItem(TALKING);
+    if (!persisted || !kept || this.#attempt !== null) return;
     const live = await request("session").then(
       () => true,
       () => false,
     );
     if (this.#attempt !== null || !this.isConnected) return;
     if (live) await this.#start(kept === "muted");
-    else sessionStorage.removeItem(TALKING);
+    else storage()?.removeItem(TALKING);
   };
 
   // -- the conversation ------------------------------------------------------------------------------------------------
@@ -681,6 +691,7 @@ class RTVIVoice extends HTMLElement {
       event: (event, data) => this.#onEvent(event, data),
       audio: (audio) => sound.play(audio),
       lost: () => {
+        this.#returnText();
         this.#set("reconnecting");
         this.#notify(this.#texts.notice.reconnecting, "bad");
       },
@@ -753,11 +764,12 @@ class RTVIVoice extends HTMLElement {
   };
 
   #remember() {
-    if (this.#connection) sessionStorage.setItem(TALKING, this.#sound.hasMicrophone && !this.#muted ? "talking" : "muted");
+    if (this.#connection) storage()?.setItem(TALKING, this.#sound.hasMicrophone && !this.#muted ? "talking" : "muted");
   }
 
   #onEvent(event, data) {
     this.#transcript.apply(event, data);
+    if (event === "relayText") this.#confirm(data.text);
     if (event === "voiceClear") this.#sound.clear();
     else if (event === "voiceFormat") this.#sound.setRate(data.sample_rate_hz);
     else if (event === "voiceRefused") this.#refused(data);
@@ -782,7 +794,18 @@ class RTVIVoice extends HTMLElement {
 
   #refused({ message }) {
     this.#notify(`${this.#texts.notice.notSent} ${message}`, "bad");
-    if (this.#parts.text.value === "") this.#parts.text.value = this.#sent;
+    this.#returnText();
+  }
+
+  /** Put the last text back into the field, unless the server has confirmed it. */
+  #returnText() {
+    this.#parts.text.value ||= this.#sent;
+  }
+
+  #confirm(text) {
+    if (text !== this.#sent) return;
+    if (this.#parts.text.value === text) this.#parts.text.value = "";
+    this.#sent = "";
   }
 
   #flush() {
@@ -832,7 +855,7 @@ class RTVIVoice extends HTMLElement {
   #over(reason) {
     const { over } = this.#texts;
     this.#close();
-    sessionStorage.removeItem(TALKING);
+    storage()?.removeItem(TALKING);
     this.#muted &&= ["taken", "lost", "pages"].includes(reason); // then the conversation goes on as it was
     this.#set("ended", { taken: "takeBack", failed: "retry", lost: "retry", pages: "retry", unsupported: "retry" }[reason] ?? "again");
     this.#notify(over[reason] ?? over.bot, ["user", "taken", "bot"].includes(reason) ? "" : "bad");

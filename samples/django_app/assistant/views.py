@@ -1,4 +1,4 @@
-"""The page with the form, and the same as JSON."""
+"""The page with the form, the same as JSON, and the page that talks."""
 
 import logging
 from http import HTTPStatus
@@ -7,7 +7,7 @@ from typing import Any
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from rtvi_sync import RTVIError
 
@@ -15,8 +15,9 @@ from . import bot
 
 logger = logging.getLogger(__name__)
 
-# The page needs no script, so that injected ones can be forbidden.
+# The page with the form needs no script, so injected ones can be forbidden; the other one loads those of this site.
 CONTENT_SECURITY_POLICY = "default-src 'none'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+TALKING_POLICY = f"{CONTENT_SECURITY_POLICY}; script-src 'self'; connect-src 'self'"
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -25,6 +26,14 @@ def page(request: HttpRequest) -> HttpResponse:
     status, answer = reply_to(request) if request.method == "POST" else (HTTPStatus.OK, {})
     response = render(request, "assistant/page.html", answer, status=status)
     response["Content-Security-Policy"] = CONTENT_SECURITY_POLICY
+    return response
+
+
+@require_safe
+def talk(request: HttpRequest) -> HttpResponse:
+    """Return the page that talks. Its element uses the routes of `voice.urls`."""
+    response = render(request, "assistant/talk.html")
+    response["Content-Security-Policy"] = TALKING_POLICY
     return response
 
 
