@@ -86,8 +86,8 @@ class RTVIBlueprint(flask.Blueprint):
     Args:
         make_client: called with the request, once for each new session; returns a client of its own, not connected yet.
             Here the application decides which user may talk to which bot: `flask.abort(403)`. It is not called again
-            for the session's other requests. Check each request with `before_request`, and call `end_session()` at
-            logout, because neither ends an open page:
+            for the session's other requests, and an open page is not checked again. So call `end_session()` at logout,
+            and guard the routes:
 
                 @bot.before_request
                 def check_user():

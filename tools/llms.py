@@ -1,4 +1,4 @@
-"""The files for language models: `llms.txt`, an index of the pages, and `llms-full.txt`, what a program needs.
+"""The files for language models: `llms.txt`, an index of the pages, and `llms-full.txt`, the text for programming.
 
 The build of the site writes both into its root; `python -m tools.llms FOLDER` writes them alone. The second one has the
 pages of Start and Guides as they are, and the classes by signature and docstring, because the pages of the reference
@@ -21,7 +21,7 @@ DOCS: Final = Path(__file__).parents[1] / "docs"
 SITE: Final = ""  # the address of the site with a slash at its end, once it has one; until then links are relative
 LIMIT: Final = 300_000  # bytes of `llms-full.txt`
 GROUPS: Final = {"start": "Start", "guides": "Guides", "reference": "Reference", "background": "Optional"}
-_FIRST: Final = "guides/errors.md"  # what an agent looks for most
+_FIRST: Final = "guides/errors.md"  # the page that agents most often need
 # Guides for few readers: the first to be left out, from the end, if the file would be too large. The index has them.
 _LAST: Final = (
     "testing-phone-bots.md",
@@ -34,7 +34,7 @@ _LAST: Final = (
     "old-bots.md",
     "otel.md",
 )
-# The classes that are described whole; others have their first paragraph, and that of each member.
+# The classes that are described whole. Of others, only the first paragraph of each docstring is kept.
 _WHOLE: Final = ("connect", "RTVIClient", "Turn", "Expect", "ReconnectPolicy", "Reply", "EmbeddedBot", "run_many")
 _MODULES: Final = ("rtvi_sync", "rtvi_sync.media", "rtvi_sync.testing")
 _HEAD: Final = """\
@@ -143,7 +143,7 @@ def _described(name: str, value: Any) -> Iterator[str]:
 
 
 def _is_own(cls: type, member: str) -> bool:
-    """Return whether a member is public, and neither that of a builtin nor of a class that is described itself."""
+    """Return whether a member is public, of this package, and not from a base class that has its own entry."""
     owner = next((base for base in cls.__mro__ if member in vars(base)), object)
     is_elsewhere = owner is not cls and owner.__name__ in rtvi_sync.__all__
     return not member.startswith("_") and owner.__module__.startswith("rtvi_sync") and not is_elsewhere

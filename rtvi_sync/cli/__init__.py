@@ -1,8 +1,8 @@
 """The commands of `rtvi-sync`, which is also `python -m rtvi_sync`.
 
-A command is a module of this package, with `_` for `-` in its name. It has a docstring, whose first line says what the
-command does and whose rest is part of its help, a function `add_arguments(parser)` and a function `run(arguments)`,
-which returns the exit status.
+A command is a module of this package, with `_` for `-` in its name. Its docstring has a first line with the purpose of
+the command, and a rest that becomes part of its help. It has a function `add_arguments(parser)` and a function
+`run(arguments)`, which returns the exit status.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ INTERRUPTED = 130
 
 
 class CleanFormatter(logging.Formatter):
-    """A formatter that removes control characters, because log records quote what servers send."""
+    """A formatter that removes control characters, because log records quote servers."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Format a record, and clean each of its lines."""
@@ -53,13 +53,13 @@ class CleanFormatter(logging.Formatter):
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A parser whose positional arguments may stand before, between and behind the options."""
+    """A parser whose positional arguments may stand before, between and after the options."""
 
     _is_parsing = False
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse the arguments of a command."""
-        if self._is_parsing:  # up to Python 3.11 the intermixed kind is made of this one
+        if self._is_parsing:  # up to Python 3.11, the intermixed parser calls this method again
             return super().parse_known_args(args, namespace)
         self._is_parsing = True
         try:
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.
 
     Args:
-        arguments: the command line's words; None: those of this process.
+        arguments: Words of the command line; None for the words of this process.
 
     Returns:
         The exit status: 0, 1 after a failure, which was reported on stderr, or 130 after Ctrl-C.
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: The arguments are wrong (status 2), or ask for help (0).
     """
-    # A process that was started by `>&-` or pythonw has no standard streams; its output is discarded.
+    # A process started by `>&-` or pythonw has no standard streams. Its output is discarded.
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - it stays open for the whole process
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
@@ -90,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     handler.setFormatter(CleanFormatter("%(levelname)s %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     try:
-        # Ctrl-C waits for the imports: one that it interrupts may crash the process (orjson's does), or swallow it.
+        # Ctrl-C waits for the imports. An interrupted import may crash the process (orjson's does), or swallow Ctrl-C.
         parser = shielded(_parser, on_interrupt=lambda: None)
         given = parser.parse_args(arguments)
     except KeyboardInterrupt:
@@ -121,16 +121,16 @@ def _parser() -> argparse.ArgumentParser:
 def run_program(main: Callable[[], int | None], name: str = "") -> int:
     """Run a program and return its exit status: ``sys.exit(run_program(main))``.
 
-    An `RTVIError`, an `OSError` and a package that is not installed are reported in one line on stderr, and a
-    `ConnectError` of several transports in one line for each; the error's notes follow. Any other exception is a bug
-    in the program, and keeps its traceback.
+    An `RTVIError`, an `OSError` or a missing package is reported in one line on stderr, and a `ConnectError` of several
+    transports in one line for each; the error's notes follow. Any other exception is a bug in the program, and keeps
+    its traceback.
 
     Args:
         main: The program. It returns its exit status; None means 0.
-        name: The prefix of the line.
+        name: Prefix of the line.
 
     Returns:
-        The exit status: the one of `main()`, 1 after an error, or 130 after Ctrl-C.
+        The exit status of `main()`, 1 after an error, or 130 after Ctrl-C.
     """
     function_taking().check(main=main)
     STRING.check(name=name)
@@ -146,10 +146,10 @@ def run_program(main: Callable[[], int | None], name: str = "") -> int:
     except ModuleNotFoundError as error:
         return _failed(name, f"{error}. Install the package that has it, with pip")
     except ConnectError as error:
-        ways = str(error).split("\n")  # one line for each way that was tried, and what is for programs
+        ways = str(error).split("\n")  # one line for each attempted transport, then the lines for programs
         return _failed(name, *(ways[:-1] if error.attempts and len(ways) > 1 else ways), *_notes(error))
     except (RTVIError, OSError) as error:
-        return _failed(name, str(error) or type(error).__name__, *_notes(error))  # that of a future has no text
+        return _failed(name, str(error) or type(error).__name__, *_notes(error))  # a future's TimeoutError has no text
     return status or 0
 
 
@@ -158,8 +158,8 @@ def _notes(error: Exception) -> list[str]:
 
 
 def _failed(name: str, *reason: str) -> int:
-    """Print why a program has failed: on a terminal in red, and wrapped between words."""
-    from .screen import screen_for  # most programs do not fail
+    """Print why a program failed: on a terminal in red, and wrapped between words."""
+    from .screen import screen_for  # here, because most programs don't fail
 
     first, *others = (" ".join(line.split()) for line in reason)
     with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""What a tool answers to a coding agent: a turn or an error as JSON, which never fills the agent's context. Pure."""
+"""The results of a coding agent's tools: a turn or an error as JSON, small enough for the agent's context. Pure."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from rtvi_sync.protocol.text import encodable
 from rtvi_sync.recording.percentiles import MEASURES
 from rtvi_sync.recording.summary import turn_as_data
 
-# Bytes of a result, in UTF-8.
+# Size limit of a result, in bytes of UTF-8.
 _MAX_BYTES = 8000
-# Characters of a text, of which the first that leaves the result small enough counts.
+# Length limits of a text, in characters. The first one that makes the result small enough applies.
 _LIMITS = (4000, 1500, 600, 250, 100, 40, 16)
-# A list keeps one item for each of these characters, and never less than this number.
+# A list keeps one item for this number of characters, but never fewer than the minimum.
 _CHARACTERS_PER_ITEM = 25
 _MIN_ITEMS = 4
-# What is never cut: the words of this package, and the name of a file.
+# Fields that are never cut: words of this package, and the name of a file.
 _WHOLE = ("kind", "status", "next", "recording")
-# What the bot may give any form: of a call.
+# Fields of a call that the bot may send in any form.
 _OF_ANY_FORM = ("arguments", "result")
 
 
 def turn_result(turn: Turn, recording: str | None) -> dict[str, Any]:
-    """Return what happened in a turn, as plain data; latencies in milliseconds.
+    """Return a turn as plain data, with latencies in milliseconds.
 
     Args:
         turn: The turn.
-        recording: The file with its session; None: it is not recorded.
+        recording: File with the recording of its session; None if it is not recorded.
     """
     data = turn_as_data(turn)
     result = {
@@ -50,12 +50,12 @@ def turn_result(turn: Turn, recording: str | None) -> dict[str, Any]:
 
 
 def failure_result(error: BaseException, next_step: str, recording: str | None) -> dict[str, Any]:
-    """Return what went wrong, what to do next, and the turn in which it happened, as plain data.
+    """Return an error as plain data: the cause, the next step, and the turn in which it occurred.
 
     Args:
-        error: What a tool has raised.
-        next_step: What the agent can do.
-        recording: As of `turn_result()`.
+        error: Error that a tool raised.
+        next_step: Advice to the agent.
+        recording: See `turn_result()`.
     """
     turn: Turn | None = getattr(error, "turn", None)
     if isinstance(error, ExpectationError):
@@ -68,7 +68,7 @@ def failure_result(error: BaseException, next_step: str, recording: str | None) 
 
 
 def as_text(result: Mapping[str, Any]) -> str:
-    """Return a result as JSON of 8,000 bytes at most. If that needs cuts, the key `cut` says so."""
+    """Return a result as JSON of at most 8,000 bytes. If fields had to be cut, the key `cut` says so."""
     for limit in _LIMITS:
         cutter = _Cutter(limit)
         shown = cutter.fields(result)
@@ -85,8 +85,8 @@ class _Cutter:
     """Shortens the fields of a result.
 
     Attributes:
-        limit: Characters of a text.
-        has_cut: Something was cut.
+        limit: Length limit of a text, in characters.
+        has_cut: True after a field was cut.
     """
 
     limit: int
@@ -94,7 +94,7 @@ class _Cutter:
 
     @property
     def items(self) -> int:
-        """Return how many items a list keeps."""
+        """The number of items that a list keeps."""
         return max(_MIN_ITEMS, self.limit // _CHARACTERS_PER_ITEM)
 
     def fields(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class _Cutter:
         return self.json(given) if name in _OF_ANY_FORM else self.value(given)
 
     def value(self, given: Any) -> Any:
-        """Return a text, a list or a call, shortened; anything else as it is."""
+        """Return a text, list or call, shortened; any other value unchanged."""
         if isinstance(given, str):
             return self.text(given)
         if isinstance(given, list):
@@ -116,7 +116,7 @@ class _Cutter:
         return self.fields(given) if isinstance(given, Mapping) else given
 
     def json(self, given: Any) -> Any:
-        """Return a value of any form; the beginning of its JSON if it is long."""
+        """Return a value of any form; the start of its JSON if it is long."""
         text = encodable(json.dumps(given, ensure_ascii=False))
         return self.text(text) if len(text) > self.limit else json.loads(text)
 
@@ -131,7 +131,7 @@ class _Cutter:
         return [*kept[:head], f"... {left_out} more ...", *kept[head:]]
 
     def text(self, given: str) -> str:
-        """Return the beginning of a text."""
+        """Return the start of a text."""
         if len(given) > self.limit:
             self.has_cut = True
             given = given[: self.limit - 1] + "…"

@@ -1,4 +1,4 @@
-"""The tools by which a coding agent talks to its bot: one session at a time, and its last turn."""
+"""The tools of a coding agent that tests its bot: one session at a time, and its last turn."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from rtvi_sync.protocol.validation import NAME, PATH, URL, number
 from .agent_results import failure_result, turn_result
 from .allowed_urls import AllowedURLs
 
-# In seconds. A call must end, whatever the agent wishes.
+# In seconds. A call must end even if the agent passes a larger limit.
 _TIMEOUT: Final = number(0, 600)
-# A value in milliseconds, as results have them, would be met by any turn.
+# Any turn would meet a value in milliseconds, the unit of results.
 _LATENCY: Final = number(0, 60).or_none.but("it is in seconds")
 _DELAY: Final = number(0, 60).but("it is in seconds")
 
 Result = dict[str, Any]
-"""What a tool returns: plain data."""
+"""The result of a tool, as plain data."""
 
 
 class NoTurnError(RTVIError):
@@ -55,13 +55,13 @@ class _AgentSession:
 
     Attributes:
         client: The client.
-        url: Where its bot is, without secrets.
-        recording: Of the session; None: it is not recorded.
-        is_connecting: `connect()` has not returned yet.
-        is_closed: `close()` was called, not the bot has ended it.
-        armed: The barge-in whose answer no call has returned.
-        last: The turn that was returned last; None: of the last question there is none yet.
-        before: The number of the last turn before that question.
+        url: URL of its bot, without secrets.
+        recording: Recording of the session; None if it is not recorded.
+        is_connecting: True until `connect()` has returned.
+        is_closed: True after `close()`, not after the bot ended the session.
+        armed: Barge-in whose answer no call has returned.
+        last: Last returned turn; None if the last question has none yet.
+        before: Number of the last turn before that question.
     """
 
     client: RTVIClient
@@ -75,16 +75,16 @@ class _AgentSession:
 
     @property
     def is_live(self) -> bool:
-        """Return whether the session is there, or begins."""
+        """True if the session is open or connecting."""
         return self.is_connecting or self.client.connected
 
     @property
     def file(self) -> str | None:
-        """Return the file with the recording; its audio is beside it."""
+        """The file with the recording; its audio is beside it."""
         return None if self.recording is None else str(self.recording.path)
 
     def wait(self, wait: Callable[[RTVIClient], Turn]) -> Result:
-        """Wait for a turn, which is the last one then; if that fails, what there was of it is."""
+        """Wait for a turn, and make it the last one. On a failure, the partial turn becomes the last one."""
         try:
             turn = wait(self.client)
         except RTVIError as error:
@@ -96,7 +96,7 @@ class _AgentSession:
         return turn_result(turn, self.file)
 
     def ask(self, question: str | Path, timeout: float) -> Result:
-        """Ask something, and wait for the answer. The turn before it is not the last one any more."""
+        """Ask a question, and wait for the answer. The turn before it is then no longer the last one."""
         turns = self.client.turns()
         self.last, self.before = None, turns[-1].number if turns else 0
         result = self.wait(lambda client: client.ask(question, timeout))
@@ -105,7 +105,7 @@ class _AgentSession:
         return result
 
     def last_turn(self) -> Turn:
-        """Return the last turn, with what has come of it since.
+        """Return the last turn, with its later events.
 
         Raises:
             RTVIError: There is none.
@@ -116,7 +116,7 @@ class _AgentSession:
                 return turn
         if last is None:
             raise NoTurnError("There is no turn yet")
-        return last  # the client keeps 100
+        return last  # the client keeps the last 100 turns
 
     def close(self) -> None:
         """End the session, and its recording."""
@@ -127,20 +127,20 @@ class _AgentSession:
 
 
 class AgentTools:
-    """The tools. Each method blocks, returns plain data, and may be called on any thread; `hang_up()` and `close()`
-    also end a call that waits.
+    """The tools. Each method blocks, returns plain data, and may be called on any thread. `hang_up()` and `close()`
+    also end a waiting call.
 
     Args:
-        allowed: The URLs that may be connected to.
-        folder: Sessions are recorded there; None: they are not.
-        options: Of `RTVIClient.for_url()`: the defaults of `connect()`, and what it has no argument for.
+        allowed: URLs that the agent may connect to.
+        folder: Folder for recordings of the sessions; None for no recordings.
+        options: Options of `RTVIClient.for_url()`: defaults of `connect()`, and options that it doesn't take.
     """
 
     def __init__(self, allowed: AllowedURLs, folder: Path | None, options: Mapping[str, Any]) -> None:
         self._allowed = allowed
         self._folder = folder
         self._options = options
-        # Guards `_session` and `_is_closed`, for the making of a client, and the `armed` of a session.
+        # Guards `_session` and `_is_closed` during the creation of a client, and the `armed` of a session.
         self._lock = threading.Lock()
         self._session: _AgentSession | None = None
         self._is_closed = False
@@ -149,17 +149,17 @@ class AgentTools:
     # -- tools --------------------------------------------------------------------------------------------------------
 
     def connect(self, url: str, transport: str | None = None, token: str | None = None) -> Result:
-        """Begin a session.
+        """Start a session.
 
         Args:
-            url: As of `RTVIClient.for_url()`, as the next two; it must be an allowed one.
-            transport, token: None: as the server was started.
+            url: URL as in `RTVIClient.for_url()`; it must be allowed.
+            transport, token: As in `RTVIClient.for_url()`; None for the server's defaults.
 
         Raises:
-            BotAlreadyStartedError: There is a session.
+            BotAlreadyStartedError: A session is open.
             InvalidTransportParamsError: The URL is not allowed.
-            RTVIError: As of `RTVIClient.connect()`.
-            OSError: It cannot be recorded.
+            RTVIError: See `RTVIClient.connect()`.
+            OSError: The session cannot be recorded.
         """
         URL.check(url=url)
         self._allowed.check(url)
@@ -169,7 +169,7 @@ class AgentTools:
         try:
             session.recording = self._record(client)
             ready = client.connect()
-            if isinstance(client.transport, EvalTransport):  # over which a client may demand to be told all of calls
+            if isinstance(client.transport, EvalTransport):  # on the eval route, a client may demand full reports
                 client.transport.configure("full")
         except BaseException:
             session.close()
@@ -180,28 +180,29 @@ class AgentTools:
             "connected": session.url,
             "bot": about_bot(ready),
             "transport": client.transport.name if client.transport is not None else "",
-            "next": "ask(text) types a question. A bot that speaks first is heard by listen(timeout)",
+            "next": "ask(text) types a question. listen(timeout) returns the words of a bot that speaks first",
         }
         return connected if session.file is None else {**connected, "recording": session.file}
 
     def ask(self, text: str, timeout: float = 30.0) -> Result:
-        """Type a question, and wait for the answer. Raises as `RTVIClient.ask()`."""
+        """Type a question, and wait for the answer. Raises like `RTVIClient.ask()`."""
         NAME.check(text=text)
         _TIMEOUT.check(timeout=timeout)
         return self._begun().ask(text, timeout)
 
     def say_audio(self, path: str, timeout: float = 60.0) -> Result:
-        """Say an audio file, and wait for the answer. Raises as `RTVIClient.ask()`."""
+        """Play an audio file to the bot, and wait for the answer. Raises like `RTVIClient.ask()`."""
         PATH.check(path=path)
         _TIMEOUT.check(timeout=timeout)
         file = Path(path).absolute()
         if not file.is_file():  # a device or a pipe may block, or never end
-            raise ValueError(f"path must be an audio file, and {file} is none")
+            raise ValueError(f"path must be an audio file, but {file} is not one")
         return self._begun().ask(file, timeout)
 
     def listen(self, timeout: float = 30.0) -> Result:
-        """Wait for a turn that no other tool has returned: the answer to a barge-in that is armed, else what the bot
-        says unasked. Raises as `PendingTurn.result()` and `RTVIClient.listen()`.
+        """Wait for a turn that no other tool returned: the answer to an armed barge-in, or the bot's unasked words.
+
+        Raises like `PendingTurn.result()` and `RTVIClient.listen()`.
         """
         _TIMEOUT.check(timeout=timeout)
         session = self._begun()
@@ -217,10 +218,10 @@ class AgentTools:
                     session.armed = armed
 
     def barge_in(self, text: str, after_s: float) -> Result:
-        """Arm a question that interrupts the bot, and return at once. It takes the place of one that was armed.
+        """Arm a question that interrupts the bot, and return at once. It replaces an armed one.
 
         Raises:
-            BotNotReadyError: There is no session.
+            BotNotReadyError: No session is open.
         """
         NAME.check(text=text)
         _DELAY.check(after_s=after_s)
@@ -244,7 +245,7 @@ class AgentTools:
         first_audio: float | None = None,
         interrupted: bool = False,
     ) -> Result:
-        """Check the last turn, as `Turn.expect()` does, which also says what is raised.
+        """Check the last turn. For the checks and errors, see `Turn.expect()`.
 
         Raises:
             RTVIError: There is no turn.
@@ -267,7 +268,7 @@ class AgentTools:
         return {"met": True, "turn": turn.number}
 
     def last_turn(self) -> Result:
-        """Return the last turn again, with what has come of it since.
+        """Return the last turn again, with its later events.
 
         Raises:
             RTVIError: There is none.
@@ -279,22 +280,22 @@ class AgentTools:
         """End the session. Calls that wait for the bot raise.
 
         Raises:
-            BotNotReadyError: There is no session.
+            BotNotReadyError: No session is open.
         """
         session = self._live()
         session.close()
-        ended = {"hung_up": session.url, "turns": len(session.client.turns()), "next": "connect(url) begins a session"}
+        ended = {"hung_up": session.url, "turns": len(session.client.turns()), "next": "connect(url) starts a session"}
         return ended if session.file is None else {**ended, "recording": session.file}
 
     # -- the server's -------------------------------------------------------------------------------------------------
 
     def failure(self, error: BaseException) -> Result:
-        """Return what a tool has raised, and what the agent can do next."""
+        """Return a tool's error, with the next step for the agent."""
         session = self._session
         return failure_result(error, self._next_step(error), None if session is None else session.file)
 
     def close(self) -> None:
-        """End the session, if there is one, and begin no other. Calls that wait for the bot raise."""
+        """End the session, if there is one, and prevent others. Calls that wait for the bot raise."""
         with self._lock:
             self._is_closed = True
         if self._session is not None:
@@ -310,14 +311,14 @@ class AgentTools:
             if before is not None and before.is_live:
                 raise BotAlreadyStartedError(f"There is a session with {before.url}. Call hang_up first")
             client = RTVIClient.for_url(url, **{**self._options, **given}, mic=False, speaker=NullSink())
-            client.turns()  # from now on they have audio, and the latencies that are measured by it
+            client.turns()  # starts the turn tracker, so that turns have audio, and latencies measured by it
             self._session = session = _AgentSession(client, printable(url))
         if before is not None:
-            before.close()  # which the bot has ended
+            before.close()  # the bot has already ended it
         return session
 
     def _record(self, client: RTVIClient) -> RecordingSession | None:
-        """Start a recording under the first name that is free."""
+        """Start a recording under the first free name."""
         while self._folder is not None:
             self._recorded += 1
             with contextlib.suppress(FileExistsError):
@@ -340,7 +341,7 @@ class AgentTools:
         if isinstance(error, NoTurnError):
             return "Call ask(text) or listen(timeout) first"
         if isinstance(error, ExpectationError):
-            return "The timeline is what the bot did. Change the bot, or the expectation, and ask again"
+            return "The timeline shows the bot's actions. Change the bot or the expectation, and ask again"
         if isinstance(error, InvalidTransportParamsError):
             return "Pass another URL, or have the user allow this one: rtvi-sync mcp --allow-url URL"
         if isinstance(error, MissingExtraError):
@@ -348,9 +349,9 @@ class AgentTools:
         if isinstance(error, (DeviceError, MessageTooLargeError, TypeError, ValueError)):
             return "Call the tool again with other arguments"
         if self._session is None or not self._session.is_live:
-            return "See that the bot runs, by `rtvi-sync doctor URL` in a shell for example, and call connect(url)"
+            return "Check that the bot runs, for example by `rtvi-sync doctor URL` in a shell, and call connect(url)"
         if isinstance(error, BotAlreadyStartedError):
             return "Use the session, or call hang_up"
         if isinstance(error, RequestTimeoutError):
-            return "last_turn() has what came since. Ask again with a larger timeout, or hang_up and connect"
-        return f"See the bot's log. hang_up and connect begin a new session ({one_line(self._session.url)})"
+            return "last_turn() has the later events. Ask again with a larger timeout, or hang_up and connect"
+        return f"See the bot's log. hang_up and connect start a new session ({one_line(self._session.url)})"

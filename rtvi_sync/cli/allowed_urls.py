@@ -1,4 +1,4 @@
-"""Which URLs a coding agent may connect to: those of this machine, or those that its user has named."""
+"""The URLs that a coding agent may connect to: this machine, or the prefixes that the user allows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rtvi_sync import InvalidTransportParamsError
 from rtvi_sync.net.urls import parse_url, port_of, printable, url_fault
 
 _SCHEMES: Final = ("http", "https", "ws", "wss")
-# A WebSocket has the port and the security of the HTTP server that it begins at.
+# A WebSocket has the port and the security of the HTTP server behind it.
 _SERVERS: Final = {"ws": "http", "wss": "https"}
 
 
@@ -22,25 +22,25 @@ class AllowedURLs:
     """The URLs of the bots that may be reached.
 
     Attributes:
-        prefixes: The beginnings of such URLs, of whole segments of the path; none: URLs of this machine.
+        prefixes: Allowed URL prefixes, compared by whole segments of the path; empty to allow this machine only.
     """
 
     prefixes: Sequence[SplitResult] = ()
 
     @classmethod
     def of(cls, *prefixes: str) -> AllowedURLs:
-        """Return the URLs that begin as one of these.
+        """Return the URLs with one of these prefixes.
 
         Raises:
-            ValueError: One is no URL, or has more than scheme, host, port and path.
+            ValueError: A prefix is not a URL, or has more than scheme, host, port and path.
         """
         return cls([_prefix(text) for text in prefixes])
 
     def check(self, url: str) -> None:
-        """Check a URL of a bot. It is judged as it is dialled; what its server answers is not.
+        """Check the URL of a bot. Only the dialled URL is checked, not the addresses in the server's answer.
 
         Raises:
-            InvalidTransportParamsError: It may not be reached.
+            InvalidTransportParamsError: The URL is not allowed.
         """
         parts = parse_url(url, *_SCHEMES)
         if parts is None:
@@ -59,7 +59,7 @@ class AllowedURLs:
 def _prefix(text: str) -> SplitResult:
     parts = parse_url(text, *_SCHEMES)
     if parts is None:
-        raise ValueError(f"it is not the beginning of a URL: {url_fault(text, *_SCHEMES)}")
+        raise ValueError(f"it is not a URL prefix: {url_fault(text, *_SCHEMES)}")
     if parts.query or parts.fragment or parts.username is not None:
         raise ValueError("it has a user, a query or a fragment: scheme, host, port and path are compared")
     return parts

@@ -1,4 +1,4 @@
-"""The arguments that commands share: numbers, the files that are written, and the address and options of the bot."""
+"""The arguments that commands share: numbers, output files, and the address and options of the bot."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from rtvi_sync.protocol.text import clean
 from rtvi_sync.protocol.validation import OWN_HEADERS, headers_fault
 from rtvi_sync.session.connect_request import BotURL
 
-# The exit status after wrong arguments, as argparse has it.
+# The exit status for wrong arguments, as in argparse.
 USAGE = 2
 _MAX_PORT = 65535
 _TOKEN_VARIABLE = "RTVI_TOKEN"  # noqa: S105 - a name
 
 URL_HELP = (
-    "ws:// or wss:// of its WebSocket; http:// or https:// of its start or connect endpoint "
-    "(http://localhost:7860/start), or of the server that has one of them"
+    "ws:// or wss:// URL of its WebSocket; http:// or https:// URL of its start or connect endpoint "
+    "(http://localhost:7860/start), or of the server that has one"
 )
 
-SAMPLE_HELP = 'a sentence of this package, which is said instead: "Can you hear me when I speak ...?"'
+SAMPLE_HELP = 'ask a spoken sentence of this package: "Can you hear me when I speak ...?"'
 
 
 def url(text: str) -> str:
     """Return an argument that is a bot's URL, as `RTVIClient.for_url()` takes it.
 
     Raises:
-        argparse.ArgumentTypeError: The text is no URL at which a bot can be reached.
+        argparse.ArgumentTypeError: No bot can be reached at this text.
     """
     try:
         BotURL.parse(text)
@@ -49,7 +49,7 @@ def seconds(text: str) -> float:
     """Parse an argument that is a number of seconds.
 
     Raises:
-        argparse.ArgumentTypeError: The text is no finite number, or a negative one.
+        argparse.ArgumentTypeError: The text is not a finite number, or is negative.
     """
     try:
         value = float(text)
@@ -61,7 +61,7 @@ def seconds(text: str) -> float:
 
 
 def limit(text: str) -> float:
-    """Parse an argument that is a number of seconds above zero; raise as `seconds()` does."""
+    """Parse an argument that is a number of seconds above zero; raises like `seconds()`."""
     value = seconds(text)
     if not value:
         raise argparse.ArgumentTypeError("nothing happens within 0 s")
@@ -69,7 +69,7 @@ def limit(text: str) -> float:
 
 
 def words(text: str) -> str:
-    """Parse an argument that is said to the bot; raise argparse.ArgumentTypeError if it is empty."""
+    """Parse an argument with words for the bot; raise argparse.ArgumentTypeError if it is empty."""
     if not text.strip():
         raise argparse.ArgumentTypeError("there are no words in it")
     return text
@@ -79,7 +79,7 @@ def port(text: str) -> int:
     """Parse an argument that is the number of a TCP port; 0 takes any free one.
 
     Raises:
-        argparse.ArgumentTypeError: The text is no such number.
+        argparse.ArgumentTypeError: The text is not a port number.
     """
     if not text.isdecimal() or int(text) > _MAX_PORT:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port: 0 to {_MAX_PORT}")
@@ -87,10 +87,10 @@ def port(text: str) -> int:
 
 
 def count(text: str) -> int:
-    """Parse an argument that is a number of things, one at least.
+    """Parse an argument that is a count of at least one.
 
     Raises:
-        argparse.ArgumentTypeError: The text is none.
+        argparse.ArgumentTypeError: The text is not such a number.
     """
     value = count_or_zero(text)
     if not value:
@@ -99,7 +99,7 @@ def count(text: str) -> int:
 
 
 def count_or_zero(text: str) -> int:
-    """Parse an argument that is a number of things; raise as `count()` does."""
+    """Parse an argument that is a count, perhaps zero; raises like `count()`."""
     if not (text.isascii() and text.isdigit()):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of things")
     return int(text)
@@ -109,17 +109,17 @@ def header(text: str) -> tuple[str, str]:
     """Parse an argument that is a header of an HTTP request: "NAME: VALUE".
 
     Raises:
-        argparse.ArgumentTypeError: The text is no header.
+        argparse.ArgumentTypeError: The text is not a header.
     """
     name, colon, value = (part.strip() for part in text.partition(":"))
-    if not (colon and value) or headers_fault({name: value}, OWN_HEADERS):  # not shown: the text may hold a key
+    if not (colon and value) or headers_fault({name: value}, OWN_HEADERS):  # without the text, which may hold a key
         raise argparse.ArgumentTypeError("a header looks like this: 'Authorization: Bearer ...', in ASCII")
     return name, value
 
 
 def add_json_option(parser: argparse.ArgumentParser) -> None:
     """Add the option of a command that prints JSON for other programs."""
-    parser.add_argument("--json", action="store_true", help="print JSON, and nothing else")
+    parser.add_argument("--json", action="store_true", help="print only JSON")
 
 
 def add_connect_options(
@@ -128,16 +128,16 @@ def add_connect_options(
     """Add the options of a command that connects.
 
     Args:
-        parser: The command's.
-        timeout: The default of --timeout, in seconds.
-        late: What fails after --timeout; "": a bot that is not ready.
-        limit_option: The name of --timeout, where that is another limit.
+        parser: Parser of the command.
+        timeout: Default of --timeout, in seconds.
+        late: Failure after --timeout; "" for a bot that is not ready.
+        limit_option: Name of --timeout, if the command uses that for another limit.
     """
     parser.add_argument(
         "--token",
         default=os.environ.get(_TOKEN_VARIABLE),
-        help=f"for the bot's WebSocket. Better in the environment, as {_TOKEN_VARIABLE}: other users of this machine "
-        "can read command lines",
+        help=f"token for the bot's WebSocket. Better set {_TOKEN_VARIABLE} in the environment: other users of this "
+        "machine can read command lines",
     )
     parser.add_argument(
         "--header",
@@ -145,7 +145,7 @@ def add_connect_options(
         action="append",
         default=[],
         metavar="'NAME: VALUE'",
-        help="for the connect endpoint, such as 'Authorization: Bearer ...'; may be given several times",
+        help="HTTP header for the connect endpoint, such as 'Authorization: Bearer ...'; may be given several times",
     )
     parser.add_argument(
         limit_option,
@@ -158,7 +158,7 @@ def add_connect_options(
         "--transport",
         choices=get_args(TransportName),
         default="auto",
-        help="how the bot is reached; by default each way is tried",
+        help="transport to the bot; by default each one is tried",
     )
 
 
@@ -173,7 +173,7 @@ def connect_options(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def check_takes_text(arguments: argparse.Namespace) -> None:
-    """Check that what is typed can reach the bot, before it is connected to.
+    """Check that typed text can reach the bot, before connecting.
 
     Raises:
         RTVIError: The transport carries no messages, or cannot reach the URL.
@@ -184,10 +184,10 @@ def check_takes_text(arguments: argparse.Namespace) -> None:
 
 
 def question_file(path: Path) -> WavSource:
-    """Return the source of an audio file that is said to the bot.
+    """Return the source of an audio file with a question.
 
     Raises:
-        RTVIError: It cannot be read.
+        RTVIError: The file cannot be read.
     """
     try:
         return WavSource(path)
@@ -198,7 +198,7 @@ def question_file(path: Path) -> WavSource:
 
 
 def wrong_usage(command: str, error: Exception) -> int:
-    """Report an argument that cannot be used in one line on stderr, and return the exit status."""
+    """Report an unusable argument in one line on stderr, and return the exit status."""
     print(f"rtvi-sync {command}: {clean(str(error))}", file=sys.stderr)
     return USAGE
 
@@ -210,7 +210,7 @@ def describe_bot(ready: BotReadyData) -> str:
 
 
 def writable_wav(path: Path, option: str) -> Path:
-    """Return the absolute path of a WAV file that will be written; raise as `writable_path()`."""
+    """Return the absolute path of a future WAV file; raises like `writable_path()`."""
     path = writable_path(path, option)
     try:
         check_wav_name(path)
@@ -220,10 +220,10 @@ def writable_wav(path: Path, option: str) -> Path:
 
 
 def writable_path(path: Path, option: str) -> Path:
-    """Return the absolute path of a file that will be written.
+    """Return the absolute path of a future output file.
 
     Raises:
-        RTVIError: The file cannot be written. This is checked before the conversation, so that nothing of it is lost.
+        RTVIError: The file cannot be written. This check runs before the conversation, so that no part of it is lost.
     """
     path = path.absolute()
     if not path.parent.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK) or path.is_dir():
@@ -232,10 +232,10 @@ def writable_path(path: Path, option: str) -> Path:
 
 
 def check_different(files: Mapping[str, Path | None]) -> None:
-    """Check that the files of a command, by option, are different ones, before one of them is written.
+    """Check that the files of a command, by option, differ, before one of them is written.
 
     Raises:
-        RTVIError: Two are the same: one would be lost.
+        RTVIError: Two are the same, so that one would be lost.
     """
     options: dict[str, str] = {}
     for option, path in files.items():
@@ -244,7 +244,7 @@ def check_different(files: Mapping[str, Path | None]) -> None:
 
 
 def _check_replaceable(path: Path) -> None:
-    """Check that the file of the messages, which the user has not named, replaces only a recording's."""
+    """Check that the file of the messages, which the user has not named, replaces only a recording's file."""
     try:
         Recording.load(path)
     except FileNotFoundError:
@@ -255,11 +255,11 @@ def _check_replaceable(path: Path) -> None:
 
 @contextlib.contextmanager
 def recorded(client: RTVIClient, path: Path | None, print_line: Callable[[str], None]) -> Iterator[None]:
-    """Record what a client says and hears in the block, if there is a path, and print where it is.
+    """Record a client's conversation in the block if there is a path, and print the name of the file.
 
     Raises:
         OSError: The recording cannot be written.
-        RTVIError: There was no room for all of it, or the file beside the WAV file is another one's.
+        RTVIError: The disk was full, or the file beside the WAV file belongs to something else.
     """
     if path is None:
         yield

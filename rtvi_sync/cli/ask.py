@@ -1,8 +1,8 @@
 """Ask a bot one question, typed or spoken from a file, and print its answer.
 
-stdout has what the bot wrote, and nothing else; what it reported as errors is on stderr.
+stdout has only the bot's text; its errors are on stderr.
 
-Exit status: 0 if the bot answered; 1 if it did not, or not to the end; 2 if the arguments are wrong.
+Exit status: 0 if the bot answered; 1 if the answer is missing or incomplete; 2 if the arguments are wrong.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ from .arguments import (
 from .screen import PlainScreen
 from .scripted_speech import sample
 
-# What an answer has in JSON, of what `turn_as_data()` returns.
+# The fields of a JSON answer, from `turn_as_data()`.
 _OF_TURN = ("spoken_text", "status", "calls", *MEASURES)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument("url", type=url, metavar="URL", help=f"where the bot is: {URL_HELP}")
-    parser.add_argument("text", nargs="?", type=words, metavar="TEXT", help="the question, which is typed")
-    parser.add_argument("--wav", type=Path, metavar="FILE", help="an audio file, which is said instead")
+    parser.add_argument("url", type=url, metavar="URL", help=f"address of the bot: {URL_HELP}")
+    parser.add_argument("text", nargs="?", type=words, metavar="TEXT", help="typed question")
+    parser.add_argument("--wav", type=Path, metavar="FILE", help="spoken question, an audio file")
     parser.add_argument("--sample", action="store_true", help=SAMPLE_HELP)
-    parser.add_argument("--out", type=Path, metavar="WAV", help="write what the bot said to this file")
+    parser.add_argument("--out", type=Path, metavar="WAV", help="write the bot's speech to this file")
     parser.add_argument(
         "--record",
         type=Path,
         metavar="WAV",
-        help="write both voices to this file, left yours, right the bot's, and all messages to one beside it (.jsonl)",
+        help="write both voices to this file (left: you, right: the bot), and all messages beside it (.jsonl)",
     )
     add_json_option(parser)
     add_connect_options(parser, timeout=30.0, late="the bot has not answered")
@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Ask the question, and return the exit status.
 
     Raises:
-        RTVIError: There is no whole answer, or the recording is not complete.
+        RTVIError: The answer is incomplete, or the recording is.
         OSError: A file cannot be written.
         KeyboardInterrupt: Ctrl-C was pressed.
     """
@@ -94,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
         if out is not None and turn is not None and turn.audio:
             turn.audio.save(out)
             print(f"The bot's voice is in {out}", file=sys.stderr)
-    except (RTVIError, OSError) as error:  # of a file, which must not cost the answer
+    except (RTVIError, OSError) as error:  # a file's error, which must not cost the answer
         problem = problem or error
     if arguments.json:
         print(json.dumps(_document(ready, turn, problem), indent=1, default=str))
@@ -107,10 +107,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _question(arguments: argparse.Namespace) -> str | AudioSource:
-    """Return what is asked.
+    """Return the question.
 
     Raises:
-        RTVIError: It is none of the three, or several, or the file cannot be read.
+        RTVIError: There is no question or more than one, or the file cannot be read.
     """
     if (arguments.text is not None) + (arguments.wav is not None) + arguments.sample != 1:
         raise RTVIError("Pass one question: TEXT, --wav FILE or --sample")
@@ -126,19 +126,21 @@ def _print_answer(turn: Turn) -> None:
     for line in (turn.bot_text or "").splitlines():
         print(one_line(line, len(line)))
     if turn.bot_text is None and turn.audio:
-        print(f"The bot has spoken for {turn.audio.seconds:.1f} s; its words are not known", file=sys.stderr)
+        print(f"The bot spoke for {turn.audio.seconds:.1f} s; its words are unknown", file=sys.stderr)
     for reported in turn.errors:
         print(f"The bot reports an error: {clean(reported.message)}", file=sys.stderr)
 
 
 def _fault_of(turn: Turn) -> RTVIError | None:
-    """Return what is wrong with an answer; None: it is whole."""
+    """Return the fault of an answer; None if it is complete."""
     if turn.status == "interrupted":
-        return RTVIError("The answer was interrupted. See the bot's log for what it took for the user's voice")
+        return RTVIError(
+            "The answer was interrupted. See the bot's log for the audio that it took for the user's voice"
+        )
     if turn.status == "failed":
-        return RTVIError("The session ended before the answer was whole. See the bot's log")
+        return RTVIError("The session ended before the answer was complete. See the bot's log")
     if not turn.bot_text and not turn.audio:
-        return RTVIError("The bot answered nothing. `rtvi-sync doctor` looks for the cause")
+        return RTVIError("The bot did not answer. `rtvi-sync doctor` looks for the cause")
     return None
 
 

@@ -1,8 +1,8 @@
-"""Run a bot on this machine that answers by rules, for an application or a client to talk to.
+"""Run a rule-based bot on this machine, for an application or a client to talk to.
 
-It is the embedded bot of `rtvi_sync.testing`: no key, no model, no network. It prints its URL first, then that of its
-WebSocket, which takes telephone calls, too. To what fits no --reply it answers "You said: ...". It detects speech and
-does not understand it: to spoken words it says how long they were. Ctrl-C ends it (status 130), and so does SIGTERM.
+It is the embedded bot of `rtvi_sync.testing`: no key, no model, no network. It first prints its URL, then the URL of
+its WebSocket, which also takes telephone calls. If no --reply fits, it answers "You said: ...". It detects speech but
+doesn't understand it, so it answers spoken words with their duration. Ctrl-C (status 130) or SIGTERM ends it.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from rtvi_sync.testing import EmbeddedBot
 from .arguments import add_json_option, port, words
 from .lifetime import serve
 
-_PORT = 7860  # that of Pipecat's development runner
+_PORT = 7860  # the port of Pipecat's development runner
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument(
-        "--port", type=port, default=_PORT, help="listen there for HTTP; 0: any free port (%(default)s)"
-    )
-    parser.add_argument("--host", type=words, default="127.0.0.1", help="listen on this address (%(default)s)")
-    parser.add_argument("--version", metavar="V", help="the RTVI version that it speaks, such as 0.3.0; the newest")
+    parser.add_argument("--port", type=port, default=_PORT, help="port for HTTP; 0: any free port (%(default)s)")
+    parser.add_argument("--host", type=words, default="127.0.0.1", help="address to listen on (%(default)s)")
+    parser.add_argument("--version", metavar="V", help="RTVI version of the bot, such as 0.3.0 (the newest)")
     parser.add_argument(
         "--reply",
         type=_reply,
         action="append",
         default=[],
         metavar="PATTERN=TEXT",
-        help="what it says to words in which the pattern (a regular expression without =) is found; may be given "
-        "several times, and the first one that fits counts; an empty pattern fits all",
+        help="answer to words that contain the pattern (a regular expression without =); may be given several times, "
+        "and the first match applies; an empty pattern matches everything",
     )
-    parser.add_argument("--greeting", type=words, metavar="TEXT", help="what it says first")
-    parser.add_argument("--wav-rate", type=_rate, metavar="HZ", help="the rate of its audio; that of the user's")
+    parser.add_argument("--greeting", type=words, metavar="TEXT", help="first words of the bot")
+    parser.add_argument(
+        "--wav-rate", type=_rate, metavar="HZ", help="sample rate of its audio (the rate of the user's)"
+    )
     add_json_option(parser)
 
 

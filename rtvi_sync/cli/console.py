@@ -1,4 +1,4 @@
-"""The console of a conversation: prints what is said, and returns what the user types and presses."""
+"""The console of a conversation: prints both sides' words, and returns the user's lines and keys."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class Key(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class Status:
-    """The values that change all the time.
+    """The constantly changing values.
 
     Attributes:
-        partial: the speaker and the words of an utterance that may still change; None: there is none.
-        user, bot: audio levels, in dBFS.
-        muted: whether the microphone is muted.
-        mic, speaker: the names of the devices, for humans.
-        state: the state of the session.
-        activity: what the bot does.
+        partial: Speaker and words of an unfinished utterance; None if there is none.
+        user, bot: Audio levels, in dBFS.
+        muted: True if the microphone is muted.
+        mic, speaker: Names of the devices, for humans.
+        state: State of the session.
+        activity: Activity of the bot.
     """
 
     partial: tuple[str, str] | None = None
@@ -50,19 +50,19 @@ class Status:
 
 
 class Console(Protocol):
-    """The user's console. Use it as a context manager; its methods are called inside, on one thread.
+    """The user's console. Use it as a context manager, and call its methods inside, on one thread.
 
     Attributes:
-        interactive: a user types here, at any time.
+        interactive: True if a user types here at any time.
     """
 
     interactive: bool
 
     def print_line(self, text: str, style: Style = "") -> None:
-        """Print one line, which stays."""
+        """Print one permanent line."""
 
     def print_utterance(self, who: str, text: str) -> None:
-        """Print a complete utterance, which stays."""
+        """Print a complete utterance permanently."""
 
     def show_status(self, status: Status) -> None:
         """Show this status in place of the one before."""
@@ -78,11 +78,11 @@ class Console(Protocol):
 
 
 class LineConsole:
-    """A console of lines: for pipes, and for terminals whose abilities are unknown.
+    """A line-based console, for pipes and for terminals with unknown abilities.
 
     Args:
-        stdin: a stream with a file descriptor, which a thread reads. None: the process has no stdin.
-        screen: where utterances are printed.
+        stdin: Stream with a file descriptor, which a thread reads; None if the process has no stdin.
+        screen: Screen for the utterances.
     """
 
     def __init__(self, stdin: TextIO | None, screen: Screen) -> None:
@@ -92,15 +92,15 @@ class LineConsole:
         self._input_queue: queue.SimpleQueue[str | Key] = queue.SimpleQueue()
 
     def print_line(self, text: str, style: Style = "") -> None:
-        """Print one line, which stays."""
+        """Print one permanent line."""
         self._screen.print_line(text, style)
 
     def print_utterance(self, who: str, text: str) -> None:
-        """Print a complete utterance, which stays."""
+        """Print a complete utterance permanently."""
         self._screen.print_utterance(who, text)
 
     def show_status(self, status: Status) -> None:
-        """Show the partial utterance, where the screen shows partial text; the rest has no place here."""
+        """Show the partial utterance, if the screen shows partial text. Other values are not shown."""
         if status.partial is not None:
             self._screen.show_partial("  ".join(status.partial))
 
@@ -123,7 +123,7 @@ class LineConsole:
         self._screen.__exit__(None, None, None)
 
     def _read(self, descriptor: int, encoding: str) -> None:
-        """Read lines until the end of the input. The body of a thread, which stays blocked if the input never ends."""
+        """Read lines until the end of the input. Runs on a thread, which stays blocked if the input never ends."""
         # The stream's own lock, held by a blocked thread, would keep the interpreter from exiting.
         pending = b""
         with contextlib.suppress(OSError):
@@ -136,5 +136,5 @@ class LineConsole:
         self._input_queue.put(Key.END)
 
     def _put(self, line: bytes, encoding: str) -> None:
-        """Queue a line, without the mark at the start of some text files: a pipe may deliver several of them."""
+        """Queue a line, without the byte order mark of some text files: a pipe may deliver several of them."""
         self._input_queue.put(line.removeprefix(codecs.BOM_UTF8).decode(encoding, "replace"))

@@ -1,4 +1,4 @@
-"""Hold a spoken conversation with a bot: no microphone, no speaker and no key are needed.
+"""Hold a spoken conversation with a bot, without a microphone, speaker or key.
 
 Plays the utterances of a WAV file, waits for the bot's answer after each, and prints the transcript, the bot's
 latencies and the path of the recording of both voices.
@@ -38,22 +38,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--url",
         type=url,
-        help=f"where the bot is: {URL_HELP}. Without it the demo starts the embedded bot",
+        help=f"address of the bot: {URL_HELP}. Without it, the demo starts the embedded bot",
     )
     parser.add_argument(
         "--speech",
         type=Path,
         default=SHIPPED,
         metavar="WAV",
-        help="what you say; it is cut at its pauses. A .txt file beside it, one line for each part, gives the embedded "
-        "bot the words",
+        help="your part of the conversation, cut at its pauses. A .txt file beside it, with one line for each part, "
+        "gives the embedded bot the words",
     )
     parser.add_argument(
         "--out",
         type=Path,
         default=Path("conversation.wav"),
         metavar="WAV",
-        help="where the conversation is written (%(default)s); its messages are beside it (.jsonl)",
+        help="recording of the conversation (%(default)s); its messages are beside it (.jsonl)",
     )
     parser.add_argument(
         "--seconds", type=limit, default=60.0, metavar="S", help="end the conversation after S seconds (%(default)g)"
@@ -72,10 +72,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Hold the conversation, and return the exit status.
 
     Raises:
-        RTVIError: The file has no speech, the bot cannot be reached, or the conversation ended early. In the last case
+        RTVIError: The file has no speech, the bot cannot be reached, or the conversation ended early. In the last case,
             its latencies and its recording are reported first.
         OSError: The recording cannot be written.
-        KeyboardInterrupt: Ctrl-C was pressed; the report comes first, too.
+        KeyboardInterrupt: Ctrl-C was pressed. The report precedes it, too.
     """
     speech = load_script(arguments.speech)
     out = writable_wav(arguments.out, "--out")
@@ -87,10 +87,10 @@ def run(arguments: argparse.Namespace) -> int:
             bot = stack.enter_context(EmbeddedBot(transcripts=speech.words))
             address, greeting = bot.base_url, 0.0
             _print_bot_introduction(screen, speech)
-        # What is said replaces a microphone that is silent, so that the bot hears the pauses, too.
+        # The speech replaces a silent microphone, so that the bot hears the pauses, too.
         silence = SilenceSource(speech.sample_rate_hz)
         client = RTVIClient.for_url(address, **connect_options(arguments), mic=silence, speaker=NullSink())
-        next_steps = stack.enter_context(contextlib.ExitStack())  # behind the line that names the recording
+        next_steps = stack.enter_context(contextlib.ExitStack())  # printed after the name of the recording
         stack.enter_context(recorded(client, out, screen.print_line))
         session = DemoSession(client, screen)
         problem: BaseException | None = None

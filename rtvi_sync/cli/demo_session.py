@@ -1,4 +1,4 @@
-"""A scripted conversation: says an utterance, waits for the bot's complete answer, says the next one."""
+"""A scripted conversation: plays an utterance, waits for the bot's complete answer, and plays the next one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ..concurrency.clock import monotonic
 from .screen import Screen, Style, level_bar, progress_bar
 from .scripted_speech import ScriptedSpeech
 
-# Characters of the bar that moves while one of both speaks.
+# Width of the bar that moves while one side speaks, in characters.
 _BAR_WIDTH = 30
 _SILENCE_DBFS = -60.0
 
@@ -34,8 +34,8 @@ class DemoSession:
     """One scripted conversation in one session. Its lines are printed as the bot's events arrive.
 
     Args:
-        client: not yet connected; its microphone is silent.
-        screen: where the transcript is printed.
+        client: Client before the connection; its microphone is silent.
+        screen: Screen for the transcript.
     """
 
     def __init__(self, client: RTVIClient, screen: Screen) -> None:
@@ -43,9 +43,9 @@ class DemoSession:
         self._screen = screen
         self._began_at = monotonic()
         self._transcript = Transcript()
-        self._speech = 0.0, 0.0  # when the utterance began, and how many seconds it takes
-        # Guards the transcript and the screen: the thread of the conversation and that of the events print. Held while
-        # a line is printed.
+        self._speech = 0.0, 0.0  # start of the utterance, and its duration in seconds
+        # Guards the transcript and the screen, because the conversation's thread and the events' thread print. Held
+        # while a line is printed.
         self._lock = threading.Lock()
         for event in EVENTS:
             show = partial(self._show_transcript, flush=event is RTVIEvent.BOT_LLM_STOPPED)
@@ -57,17 +57,17 @@ class DemoSession:
             client.on(RTVIEvent.REMOTE_AUDIO_LEVEL, _handler(self._show_bot_level))
 
     def run(self, speech: ScriptedSpeech, *, greeting: float, timeout: float) -> None:
-        """Say all utterances, and wait for the bot's answer after each.
+        """Play all utterances, and wait for the bot's answer after each.
 
         Args:
-            speech: the utterances.
-            greeting: seconds to wait for the bot to speak first.
-            timeout: seconds that the whole conversation may take.
+            speech: The utterances.
+            greeting: Seconds to wait for the bot to speak first.
+            timeout: Limit in seconds for the whole conversation.
 
         Raises:
             RequestTimeoutError: The timeout passed.
             DisconnectedError: The session ended before the bot had answered everything.
-            BotError: The bot reported an error, and answered nothing.
+            BotError: The bot reported an error and no answer.
         """
         deadline = Deadline(timeout)
         number, count = 0, len(speech.utterances)
@@ -88,11 +88,11 @@ class DemoSession:
             missing = f"part {number} of {count} was not answered whole" if number else "the greeting was not over"
             raise RequestTimeoutError(
                 f"The conversation did not end within {timeout:g} s: {missing}. Pass more --seconds, or see the "
-                "bot's log; a bot that recognizes speech on a busy machine may miss what was said"
+                "bot's log; a bot that recognizes speech on a busy machine may miss words"
             ) from None
 
     def _hear_greeting(self, seconds: float, deadline: Deadline) -> None:
-        """Wait until the bot has greeted, if it starts to within `seconds`."""
+        """Wait for the bot's greeting to end, if it starts within `seconds`."""
         try:
             self._client.listen(deadline.at_most(seconds))
         except RequestTimeoutError:
@@ -124,7 +124,7 @@ class DemoSession:
         return unfinished is not None
 
     def _show_progress(self, _level: object) -> None:
-        """Show how much of the utterance is said, unless its words are shown."""
+        """Show the spoken part of the utterance as a bar, unless its words are shown."""
         began_at, seconds = self._speech
         said = monotonic() - began_at
         with self._lock:
@@ -133,7 +133,7 @@ class DemoSession:
                 self._screen.show_partial(f"you  {bar}  {said:.1f} of {seconds:.1f} s")
 
     def _show_bot_level(self, level: Any) -> None:
-        """Show how loud the bot is, while it speaks and its words are not shown."""
+        """Show the bot's level while it speaks, unless its words are shown."""
         with self._lock:
             if level.dbfs > _SILENCE_DBFS and not self._show_unfinished():
                 self._screen.show_partial(f"bot  {level_bar(level.dbfs, _BAR_WIDTH, sys.stdout.encoding)}")
@@ -148,7 +148,7 @@ class DemoSession:
 
 
 def _handler(show: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Return a handler that ignores a closed output, which ends the demo at the next line that is no handler's."""
+    """Return a handler that ignores a closed output. The next line outside a handler then ends the demo."""
 
     def handle(data: Any) -> None:
         with contextlib.suppress(OSError):

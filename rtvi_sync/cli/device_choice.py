@@ -1,4 +1,4 @@
-"""Devices on the command line: those that arguments name; and the log records about devices, suppressed."""
+"""Devices on the command line: finds devices by arguments, and suppresses log records about devices."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ NONE = "none"
 
 
 def select_mic(wanted: str) -> str | AudioSource | None:
-    """Return what a client takes as its microphone.
+    """Return the value for a client's microphone.
 
     Args:
-        wanted: an id, a part of an id or of a name, or an audio file; "default": the system's; "none": the same, which
-            the client leaves closed while it is muted.
+        wanted: Id, part of an id or name, or audio file; "default" for the system's default; "none" also means the
+            default, which the client keeps closed while it is muted.
 
     Raises:
         RTVIError: No microphone or several match, or the file cannot be read.
@@ -36,7 +36,7 @@ def select_mic(wanted: str) -> str | AudioSource | None:
 
 
 def select_speaker(wanted: str) -> str | AudioSink | None:
-    """Return what a client takes as its speaker, as `select_mic()` does, but "none" is silence.
+    """Return the value for a client's speaker, like `select_mic()`, except that "none" is silence.
 
     Raises:
         RTVIError: No speaker or several match, or the file cannot be written.

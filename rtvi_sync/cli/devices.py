@@ -1,10 +1,10 @@
 """List the microphones, speakers and cameras of this machine, or show which microphone hears you.
 
---mic and --speaker of `rtvi-sync talk` take an id, or a part of it that matches no other; applications pass the id to
+--mic and --speaker of `rtvi-sync talk` take an id, or a part of it that matches no other. Applications pass the id to
 update_mic(), update_speaker() and update_cam(). An asterisk marks the system's default.
 
-Exit status: 0 if everything could be listed; 1 if a library is missing or does not answer. In that case stderr says
-what to install, and all other devices are listed. The extra for cameras is optional: without it the status is still 0.
+Exit status: 0 if all devices could be listed; 1 if a library is missing or does not answer. In that case stderr says
+which package to install, and all other devices are listed. The extra for cameras is optional, so the status stays 0.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from .device_choice import suppress_device_logs
 from .screen import Screen, cell_width, level_bar, screen_for
 
 _TICK = 0.1
-# Characters of a meter: on a terminal, what the other columns leave.
+# Width of a meter: on a terminal, the space beside the other columns.
 _METER_WIDTH, _MIN_METER = 30, 8
-_OTHERS = 23  # of the lines, blanks and figures beside it
+_OTHERS = 23  # columns for the lines, blanks and figures beside it
 _CAMERAS = "cameras"
 _HEADERS = ("  id", "name")
 _LEVELS = (_HEADERS[0], "level", "dBFS")
 SILENCE_DBFS = -100.0
-# Seconds of measurement where the output is no terminal.
+# Seconds of measurement if the output is not a terminal.
 _DEFAULT_SECONDS = 3.0
 
 
@@ -50,8 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const=math.inf,
         metavar="SECONDS",
-        help="open all microphones and show their levels for SECONDS: on a terminal live, by default until Ctrl-C; "
-        f"elsewhere the peak level, by default of {_DEFAULT_SECONDS:g} s",
+        help="open all microphones and show their levels for SECONDS: live on a terminal, by default until Ctrl-C; "
+        f"otherwise the peak level, by default of {_DEFAULT_SECONDS:g} s",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -98,9 +98,9 @@ class Listing:
     """The devices of one kind.
 
     Attributes:
-        name: the name of the kind.
-        devices: all devices.
-        problem: why they could not be listed.
+        name: Name of the kind.
+        devices: All devices.
+        problem: Why they could not be listed; None if they were.
     """
 
     name: str
@@ -109,7 +109,7 @@ class Listing:
 
     @property
     def failed(self) -> bool:
-        """Whether the devices could not be listed, and the extra for them is not optional."""
+        """True if the devices could not be listed, and the extra for them is not optional."""
         optional = self.name == _CAMERAS and isinstance(self.problem, MissingExtraError)
         return self.problem is not None and not optional
 
@@ -126,7 +126,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the devices, and return the exit status.
 
     Raises:
-        KeyboardInterrupt: Ctrl-C was pressed; the levels measured until then have been printed.
+        KeyboardInterrupt: Ctrl-C was pressed, after the measured levels were printed.
     """
     client = RTVIClient()
     listings = [Listing.query("microphones", client.get_all_mics)]

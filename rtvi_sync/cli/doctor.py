@@ -1,10 +1,10 @@
-"""Find out why a bot cannot be reached, or does not answer, hear or speak, and what to do about it.
+"""Find out why a bot cannot be reached, or does not answer, hear or speak, and how to fix it.
 
-Connects to the bot, types a question, and looks at whatever the bot does, in the order in which things go wrong; with
---audio it also speaks to the bot, and interrupts it. It is over 20 s after --timeout at the latest.
+Connects to the bot, types a question, and checks each step in the order in which things go wrong. With --audio it also
+speaks to the bot, and interrupts it. It ends at most 20 s after --timeout.
 
-Exit status: 0 if nothing is wrong; 1 if something is; 2 if the arguments are wrong; with --strict 3 if there are
-warnings alone.
+Exit status: 0 if nothing is wrong; 1 if something is; 2 if the arguments are wrong; with --strict, 3 if there are only
+warnings.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .checks.diagnosis import Status
 from .screen import Screen, Style, screen_for
 
 _WARNED = 3
-# Columns before a finding, and those of a page at most.
+# Columns before a finding, and the maximum width.
 _INDENT = 36
 _MAX_WIDTH = 110
 _MIN_TEXT = 30
@@ -39,18 +39,16 @@ _MARKS: Final[dict[Status, tuple[str, Style]]] = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument("url", type=url, metavar="URL", help=f"where the bot is: {URL_HELP}")
-    parser.add_argument("--audio", action="store_true", help="speak to the bot, too, and interrupt it")
-    parser.add_argument(
-        "--ask", type=words, default="Hello", metavar="TEXT", help="the question that is typed (%(default)s)"
-    )
-    parser.add_argument("--strict", action="store_true", help="status 3 if there are warnings")
+    parser.add_argument("url", type=url, metavar="URL", help=f"address of the bot: {URL_HELP}")
+    parser.add_argument("--audio", action="store_true", help="also speak to the bot, and interrupt it")
+    parser.add_argument("--ask", type=words, default="Hello", metavar="TEXT", help="typed question (%(default)s)")
+    parser.add_argument("--strict", action="store_true", help="return status 3 if there are warnings")
     add_json_option(parser)
     add_connect_options(parser, timeout=30.0)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do all checks, and return the exit status.
+    """Run all checks, and return the exit status.
 
     Raises:
         KeyboardInterrupt: Ctrl-C was pressed.
@@ -77,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _show(exam: Examination, screen: Screen) -> list[Result]:
-    """Print a line for each check as it ends, and one for all that could not be done."""
+    """Print a line for each check as it ends, and one for all skipped checks."""
     results = []
     for result in examine(exam, lambda name: screen.show_partial(f"      {name} ...")):
         results.append(result)
@@ -113,11 +111,11 @@ def _summary(results: Sequence[Result], *, is_unheard: bool) -> tuple[str, Style
     failed, warned = _count(results, "fail"), _count(results, "warn")
     if not failed and not warned:
         if is_unheard:
-            return "Nothing is wrong so far; --audio is needed to hear whether a phone bot answers.", "warning"
+            return "Nothing is wrong so far. Pass --audio to check whether a phone bot answers.", "warning"
         return "Nothing is wrong.", "good"
     worst: Status = "fail" if failed else "warn"
     first = next(result.id for result in results if result.finding.status == worst)
-    return f"{failed} wrong, {warned} to be better. Begin with {first}.", _MARKS[worst][1]
+    return f"{failed} failed, {warned} with warnings. Start with {first}.", _MARKS[worst][1]
 
 
 def _count(results: Sequence[Result], status: str) -> int:

@@ -1,12 +1,12 @@
-"""Run scenario files of Pipecat's `pipecat eval` against a bot, by any of its doors.
+"""Run scenario files of Pipecat's `pipecat eval` against a bot, over any transport.
 
-A PATH is a file, or a folder of files. What a scenario needs beside the bot are functions of yours, MODULE:FUNCTION or
-FILE.py:FUNCTION: --judge (question, answer, criterion), which returns True, False or "continue"; --tts (text), which
-returns PCM and its sample rate, or a WAV file's bytes; --transcribe (pcm, sample_rate_hz), which returns the words;
---next-line (turns, simulation), which plays a simulated caller.
+A PATH is a file, or a folder of files. Scenarios may need functions of yours, given as MODULE:FUNCTION or
+FILE.py:FUNCTION: --judge (question, answer, criterion) returns True, False or "continue"; --tts (text) returns PCM and
+its sample rate, or a WAV file's bytes; --transcribe (pcm, sample_rate_hz) returns the words; --next-line (turns,
+simulation) plays a simulated caller.
 
-Exit status: 0 if all have passed; 1 if one has failed; 2 if an argument or a file is wrong, before anything is
-connected; 3 if none has failed, but something was not judged, or the bot's door does not tell it.
+Exit status: 0 if all scenarios passed; 1 if one failed; 2 if an argument or a file is wrong, before any connection; 3
+if none failed, but something was not judged, or the transport does not report it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _INTERRUPTED = 130
 _INCOMPLETE = 3
 _KEY_VARIABLE = "RTVI_JUDGE_KEY"
 _MAX_NAME = 100
-# What Pipecat takes where a file's `eval` names no model or endpoint.
+# Pipecat's defaults for a model or endpoint that a file's `eval` does not name.
 _OLLAMA = ("http://localhost:11434/v1", "gemma4:12b")
 _OPENAI = ("https://api.openai.com/v1", None)
 
@@ -58,37 +58,39 @@ _OPENAI = ("https://api.openai.com/v1", None)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add = parser.add_argument
-    add("paths", type=Path, nargs="+", metavar="PATH", help="a scenario file, or a folder of such")
+    add("paths", type=Path, nargs="+", metavar="PATH", help="a scenario file, or a folder of scenario files")
     add("--url", type=url, required=True, metavar="URL", help=URL_HELP)
     add(
         "--only",
         action="append",
         default=[],
         metavar="NAME",
-        help="run this scenario alone, by FILE/SCENARIO or its own name; may be given several times",
+        help="run only this scenario, by FILE/SCENARIO or its own name; may be given several times",
     )
     add(
         "--judge",
         metavar="J",
-        help="MODULE:FUNCTION; or the http(s):// URL of a server with OpenAI's interface, which ends in /v1 as a rule; "
-        "or 'file': what the 'eval' of each file names. Without it, criteria are not judged",
+        help="MODULE:FUNCTION; or the http(s):// URL of a server with OpenAI's interface, usually ending in /v1; or "
+        "'file' for the model in each file's 'eval'. Without it, criteria are not judged",
     )
-    add("--judge-model", metavar="M", help=f"the model of that server, whose key is taken from {_KEY_VARIABLE}")
-    add("--tts", metavar="M:F", help="the voice of users who speak")
-    add("--transcribe", metavar="M:F", help="returns the words of bots that speak")
-    add("--next-line", metavar="M:F", help="plays simulated callers")
-    add("--concurrency", type=count, default=1, metavar="N", help="scenarios at the same time (%(default)s)")
+    add("--judge-model", metavar="M", help=f"model on that server; its key is read from {_KEY_VARIABLE}")
+    add("--tts", metavar="M:F", help="voice of speaking users")
+    add("--transcribe", metavar="M:F", help="transcription of speaking bots")
+    add("--next-line", metavar="M:F", help="player of simulated callers")
+    add("--concurrency", type=count, default=1, metavar="N", help="number of scenarios at the same time (%(default)s)")
     add(
         "--timeout",
         type=limit,
         default=60.0,
         metavar="S",
-        help="seconds for what is expected without a 'within_ms' (%(default)g)",
+        help="limit in seconds for an expectation without 'within_ms' (%(default)g)",
     )
-    add("--junit", type=Path, metavar="F", help="write the results as JUnit's XML")
-    add("--json", type=Path, metavar="F", help="write the results as lines of JSON, as Pipecat's results.jsonl")
-    add("--record", type=Path, metavar="DIR", help="keep recordings there, with a page of each that has not passed")
-    add("-v", "--verbose", action="store_true", help="show each expectation of scenarios that have passed, too")
+    add("--junit", type=Path, metavar="F", help="write the results as JUnit XML")
+    add("--json", type=Path, metavar="F", help="write the results as lines of JSON, like Pipecat's results.jsonl")
+    add(
+        "--record", type=Path, metavar="DIR", help="keep recordings in this folder, with a page for each one not passed"
+    )
+    add("-v", "--verbose", action="store_true", help="also show the expectations of passed scenarios")
     add_connect_options(parser, limit_option="--connect-timeout")
 
 
@@ -101,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
             _maker(arguments, scenario, hooks, name)
             for scenario, hooks, name in zip(chosen, _hooks(arguments, chosen), names, strict=True)
         ]
-        runs[0]()  # tells at once what is wrong with the arguments for all
+        runs[0]()  # reports faults in the shared arguments at once
         files = {"--junit": arguments.junit, "--json": arguments.json}
         check_different(files)
         for option, path in files.items():
@@ -128,12 +130,12 @@ def run(arguments: argparse.Namespace) -> int:
         over = {result.name for result in suite.results}
         _write(arguments, suite.results, [each.full_name for each in chosen if each.full_name not in over])
     if arguments.record is not None:
-        print(f"recordings, with a page of each scenario that has not passed: {arguments.record}")
+        print(f"recordings, with a page for each scenario that did not pass: {arguments.record}")
     return _summary(suite.results)
 
 
 class _WrongFilesError(Exception):
-    """Scenario files that cannot be used."""
+    """Some scenario files are invalid."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         super().__init__(*lines)
@@ -144,8 +146,8 @@ def _chosen(arguments: argparse.Namespace) -> list[Scenario]:
     """Return the scenarios to run.
 
     Raises:
-        _WrongFilesError: a file cannot be used; it has the faults of all files.
-        ValueError: there is none.
+        _WrongFilesError: A file is invalid. The error has the faults of all files.
+        ValueError: There are no scenarios.
     """
     found: list[Scenario] = []
     faults: list[str] = []
@@ -175,10 +177,10 @@ def _chosen(arguments: argparse.Namespace) -> list[Scenario]:
 
 
 def _hooks(arguments: argparse.Namespace, chosen: Sequence[Scenario]) -> list[Hooks]:
-    """Return what each scenario needs beside the bot.
+    """Return the functions that each scenario needs beside the bot.
 
     Raises:
-        ValueError, TypeError, OSError: an argument cannot be used.
+        ValueError, TypeError, OSError: An argument is invalid.
     """
     given = {"tts": arguments.tts, "transcribe": arguments.transcribe, "next_line": arguments.next_line}
     functions = {
@@ -202,7 +204,7 @@ def _judge(arguments: argparse.Namespace) -> Callable[..., Any] | None:
 
 
 def _judge_of(scenario: Scenario) -> ChatJudge | None:
-    """Return the judge that the file names, if a scenario needs one."""
+    """Return the judge that a scenario's file names, if the scenario needs one."""
     needs = scenario.simulation is not None or any(each.eval for turn in scenario.turns for each in turn.expect)
     if not needs:
         return None
@@ -221,7 +223,7 @@ def _judge_of(scenario: Scenario) -> ChatJudge | None:
 
 
 def _maker(arguments: argparse.Namespace, scenario: Scenario, hooks: Hooks, name: str) -> Callable[[], ScenarioRun]:
-    """Return a function that makes the run of a scenario, whose recording has a name."""
+    """Return a function that creates the run of a scenario, with this name for its recording."""
     options = RunOptions(
         transport=arguments.transport,
         timeout=arguments.timeout,
@@ -234,12 +236,12 @@ def _maker(arguments: argparse.Namespace, scenario: Scenario, hooks: Hooks, name
 
 
 def _file_names(names: Sequence[str]) -> list[str]:
-    """Return the names of scenarios as those of files, which no two share, whatever the case of letters."""
+    """Return the names of scenarios as unique file names, even if letter case is ignored."""
     plain = [name.replace("/", "-") for name in names]
     shown = [re.sub(r"[^\w.-]+", "_", name, flags=re.ASCII)[:_MAX_NAME] for name in plain]
     uses = Counter(name.casefold() for name in shown)
     return [
-        # ".." is a folder, and a recording's own suffix is no part of its name.
+        # ".." is a folder, and a recording's own suffix is not part of its name.
         short
         if short == whole and uses[short.casefold()] == 1 and not re.search(r"^\.|\.(jsonl|wav)$", short)
         else f"{short.lstrip('.')}-{zlib.crc32(name.encode()):08x}"
@@ -259,7 +261,7 @@ def _write(arguments: argparse.Namespace, results: Sequence[ScenarioResult], not
 
 
 def _summary(results: Sequence[ScenarioResult]) -> int:
-    """Print how many have which verdict; return the exit status."""
+    """Print the count of each verdict; return the exit status."""
     verdicts = Counter(result.verdict for result in results)
     words = [
         f"{verdicts[verdict]} {verdict.replace('_', ' ')}"

@@ -1,4 +1,4 @@
-"""Functions of the user that a command calls, named by their place."""
+"""The user's functions that a command calls, named by their place."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from rtvi_sync.protocol.validation import FUNCTION
 def function_at(place: str, option: str) -> Callable[..., Any]:
     """Return the function at a place: "MODULE:FUNCTION", or "FILE.py:FUNCTION".
 
-    A file is run once, whatever number of its functions are named. What it raises is not caught: it is the user's.
+    A file runs once, even if several of its functions are named. Its exceptions are not caught, because the code is the
+    user's.
 
     Raises:
-        ValueError: There is none, or the module or file ends the program: its status would be taken for the command's.
+        ValueError: No such function exists, or the module or file ends the program with its own status.
         OSError: The file cannot be read.
     """
     where, colon, name = place.rpartition(":")
@@ -44,13 +45,13 @@ def function_at(place: str, option: str) -> Callable[..., Any]:
 
 
 def _of_name(name: str, option: str) -> Any:
-    sys.path.insert(0, os.getcwd())  # as for `python -m`
+    sys.path.insert(0, os.getcwd())  # like `python -m`
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise  # it is there, and imports what is not
-        raise ValueError(f"{option}: there is no module {name!r}, neither here nor among what is installed") from None
+            raise  # the module exists, but one of its imports does not
+        raise ValueError(f"{option}: no module {name!r} in this folder or among the installed packages") from None
 
 
 def _of_file(file: str, option: str) -> Any:
@@ -61,10 +62,10 @@ def _of_file(file: str, option: str) -> Any:
         return loaded
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
-        raise ValueError(f"{option} {file} is no file of Python: its name must end with .py")
+        raise ValueError(f"{option} {file} is not a Python file: its name must end with .py")
     module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault(path.stem, module)  # as for an import: classes in it may be pickled, or look for it
-    sys.path.insert(0, str(path.parent))  # what it imports is beside it
+    sys.modules.setdefault(path.stem, module)  # like an import, because pickle and the file may look for it
+    sys.path.insert(0, str(path.parent))  # for imports of files beside it
     try:
         spec.loader.exec_module(module)
     except BaseException:

@@ -1,4 +1,4 @@
-"""How long a command lasts: it ends cleanly at a signal, and a server not before it."""
+"""The lifetime of a command: it ends cleanly at a signal, and a server runs until one."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.latch import Latch
 from rtvi_sync.testing import EmbeddedBot, ReplayBot
 
-# Errors of a port that another program has, or the system keeps for itself.
+# Errors of a port that another program uses, or that the system reserves.
 _PORT_ERRORS = (errno.EADDRINUSE, errno.EACCES, errno.EADDRNOTAVAIL)
 
 
 @contextlib.contextmanager
 def exit_on_signals() -> Iterator[None]:
-    """Raise SystemExit at SIGTERM and SIGHUP, so that session, recording and terminal are ended cleanly."""
+    """Raise SystemExit at SIGTERM and SIGHUP, so that session, recording and terminal end cleanly."""
 
     def exit_process(number: int, _frame: FrameType | None) -> None:
         sys.exit(128 + number)
@@ -31,7 +31,7 @@ def exit_on_signals() -> Iterator[None]:
         number: signal.signal(number, exit_process)
         for name in ("SIGTERM", "SIGHUP")
         if (number := getattr(signal, name, None)) is not None
-        and signal.getsignal(number) is not signal.SIG_IGN  # as nohup has it for SIGHUP
+        and signal.getsignal(number) is not signal.SIG_IGN  # set by nohup for SIGHUP
     }
     try:
         yield
@@ -41,16 +41,16 @@ def exit_on_signals() -> Iterator[None]:
 
 
 def serve(bot: EmbeddedBot | ReplayBot, *, as_json: bool) -> None:
-    """Run a bot and print its URL, then that of its WebSocket; block until the process is told to end.
+    """Run a bot and print its URL, then the URL of its WebSocket; block until the process is told to end.
 
     Args:
-        bot: Not started yet.
-        as_json: Print JSON.
+        bot: Bot before its start.
+        as_json: True to print JSON.
 
     Raises:
         RTVIError: Its port cannot be used.
         OSError: It cannot listen for another reason.
-        KeyboardInterrupt, SystemExit: The process was told to end; the bot has stopped.
+        KeyboardInterrupt, SystemExit: The process was told to end. The bot has stopped.
     """
     with exit_on_signals():
         try:
@@ -68,6 +68,6 @@ def serve(bot: EmbeddedBot | ReplayBot, *, as_json: bool) -> None:
                 print(bot.base_url, bot.ws_url, sep="\n", flush=True)
                 if sys.stdout.isatty():
                     print("Ctrl-C ends the bot.", flush=True)
-            Latch().wait(Deadline(None))  # which Ctrl-C interrupts everywhere
+            Latch().wait(Deadline(None))  # Ctrl-C interrupts this on every system
         finally:
             bot.stop()

@@ -1,7 +1,7 @@
-"""Run many sessions with a bot at once, and report which failed, how long answers took, and where audio was lost.
+"""Run many sessions with a bot at once, and report failures, the times of answers, and lost audio.
 
-Each session asks the questions of --text, then those of --wav and --sample, and waits for each answer. With --scenario
-it calls a function of yours instead, with the connected client.
+Each session asks the questions of --text, then --wav and --sample, and waits for each answer. With --scenario
+it calls your function with the connected client instead.
 
 Exit status: 0 if all is well; 1 if more sessions failed than --max-failed; 2 if a file cannot be used.
 """
@@ -41,12 +41,12 @@ _INTERRUPTED = 130
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("url", type=url, metavar="URL", help=URL_HELP)
-    parser.add_argument("--sessions", type=count, required=True, metavar="N", help="how many sessions")
+    parser.add_argument("--sessions", type=count, required=True, metavar="N", help="number of sessions")
     parser.add_argument(
-        "--at-once", type=count, default=500, metavar="N", help="sessions at a time, at most (%(default)s)"
+        "--at-once", type=count, default=500, metavar="N", help="maximum number of sessions at a time (%(default)s)"
     )
     parser.add_argument(
-        "--rate", type=limit, default=50.0, metavar="R", help="sessions that begin in a second, at most (%(default)g)"
+        "--rate", type=limit, default=50.0, metavar="R", help="maximum number of starts in a second (%(default)g)"
     )
     parser.add_argument(
         "--text",
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="T",
-        help="a typed question; may be given several times",
+        help="typed question; may be given several times",
     )
     parser.add_argument(
         "--wav",
@@ -62,15 +62,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="F",
-        help="a spoken one; may be given several times",
+        help="spoken question; may be given several times",
     )
     parser.add_argument("--sample", action="store_true", help=SAMPLE_HELP)
     parser.add_argument(
         "--answer-timeout", type=limit, default=30.0, metavar="S", help="fail if an answer takes longer (%(default)g)"
     )
-    parser.add_argument("--scenario", metavar="FILE.py:FUNCTION", help="called with the client instead of questions")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="write load.json, load.csv and load.html there")
-    parser.add_argument("--html", type=Path, metavar="OUT", help="write the page of the report")
+    parser.add_argument("--scenario", metavar="FILE.py:FUNCTION", help="function of the client, in place of questions")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="write load.json, load.csv and load.html to this folder"
+    )
+    parser.add_argument("--html", type=Path, metavar="OUT", help="write the report as a page")
     add_json_option(parser)
     parser.add_argument(
         "--max-failed", type=count_or_zero, default=0, metavar="N", help="sessions that may fail (%(default)s)"
@@ -117,7 +119,7 @@ def _tell(arguments: argparse.Namespace, report: Report) -> bool:
         print(json.dumps({**json.loads(report.to_json()), "ok": is_ok}, indent=1))
     else:
         report.show()
-    # After it was printed: the disk may be full by now.
+    # Written after printing, because the disk may be full.
     if arguments.out is not None:
         report.to_json(arguments.out / "load.json")
         report.to_csv(arguments.out / "load.csv")
@@ -131,7 +133,7 @@ def _scenario(arguments: argparse.Namespace) -> Scenario:
     """Return the function that each session runs.
 
     Raises:
-        ValueError: It cannot be made of these arguments.
+        ValueError: These arguments give no function.
         RTVIError, OSError: A file cannot be read.
     """
     questions: list[str | Path] = [*arguments.text, *arguments.wav]
@@ -140,7 +142,7 @@ def _scenario(arguments: argparse.Namespace) -> Scenario:
             raise ValueError("--scenario asks by itself: leave out --text, --wav and --sample, or --scenario")
         return function_at(arguments.scenario, "--scenario")
     for path in arguments.wav:
-        question_file(path)  # else each session would fail with it
+        question_file(path)  # otherwise each session would fail
     if not (questions or arguments.sample):
         raise ValueError("There is nothing to ask: pass --text, --wav, --sample or --scenario FILE.py:FUNCTION")
 

@@ -1,7 +1,7 @@
-"""Let a coding agent test a bot: a server of the Model Context Protocol on stdin and stdout.
+"""Let a coding agent test a bot: a Model Context Protocol server on stdin and stdout.
 
-An agent starts it, and calls its tools: connect, ask, say_audio, listen, barge_in, expect, last_turn and hang_up. It
-ends when stdin does, and its session with it. Needs the extra `mcp`.
+An agent starts it, and calls its tools: connect, ask, say_audio, listen, barge_in, expect, last_turn and hang_up. The
+server and its session end when stdin ends. Needs the extra `mcp`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="URL",
-        help="what the agent may connect to: the beginning of a URL, such as https://staging.example.com or "
-        "ws://10.0.0.7:7860/ws; may be given several times. By default this machine alone",
+        help="URL prefix that the agent may connect to, such as https://staging.example.com or "
+        "ws://10.0.0.7:7860/ws; may be given several times. By default only this machine",
     )
     parser.add_argument("--record", type=Path, metavar="DIR", help="keep a recording of each session in this folder")
     add_connect_options(parser)

@@ -1,4 +1,4 @@
-"""What is told of a conversation beside its words: calls, latencies, what was not heard, and a summary. Pure."""
+"""Notes on a conversation beside its words: calls, latencies, unheard text, and a summary. Pure."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from rtvi_sync import Turn
 from rtvi_sync.protocol.text import one_line
 from rtvi_sync.recording.percentiles import percentiles_of
 
-_MAX_TEXT = 500  # characters of the arguments, and of what was not heard
+_MAX_TEXT = 500  # length limit of the arguments, and of the unheard text, in characters
 _NAMES = {"voice_to_voice": "voice to voice", "time_to_first_audio": "first audio", "time_to_first_token": "first text"}
 
 
 def activity(turns: Sequence[Turn], *, is_bot_heard: bool = False) -> str:
-    """Return what the bot does now: "listening", "thinking", "calling NAME" or "speaking".
+    """Return the bot's current activity: "listening", "thinking", "calling NAME" or "speaking".
 
     Args:
-        turns: the last turns, in order.
-        is_bot_heard: its audio is not silent.
+        turns: Last turns, in order.
+        is_bot_heard: True if its audio is not silent.
     """
     turn = next((turn for turn in reversed(turns) if turn.is_open), None)
     if turn is None:
@@ -40,21 +40,22 @@ def activity(turns: Sequence[Turn], *, is_bot_heard: bool = False) -> str:
 
 @attrs.define
 class _Told:
-    """What was told of a turn."""
+    """The notes already given on a turn."""
 
     calls: int = 0
     end: bool = False
 
 
 class Notes:
-    """Notes on turns, each of which is told once."""
+    """Notes on turns. Each note is given once."""
 
     def __init__(self) -> None:
         self._told: dict[int, _Told] = {}  # by the number of the turn
 
     def calls(self, turns: Iterable[Turn]) -> list[str]:
-        """Return a line for each call of a function that has started since the last time, when its arguments are known:
-        they are reported after its name, or never.
+        """Return a line for each function call since the last time, once its arguments are known.
+
+        Bots report the arguments after the name, or never.
         """
         lines: list[str] = []
         for turn in turns:
@@ -68,7 +69,7 @@ class Notes:
         return lines
 
     def ends(self, turns: Iterable[Turn]) -> list[str]:
-        """Return a line for each turn that has ended since the last time, if there is something to tell of it."""
+        """Return a line for each turn that ended since the last time, if it has anything notable."""
         lines = []
         for turn in turns:
             told = self._told.setdefault(turn.number, _Told())
@@ -94,7 +95,7 @@ def _end_of(turn: Turn) -> str:
 
 
 def unheard(turn: Turn) -> str:
-    """Return what the bot wrote and did not speak; "" if that is nothing, or not known."""
+    """Return the text that the bot wrote but did not speak; "" if there is none, or it is unknown."""
     if turn.spoken_exact is None or turn.bot_text is None or turn.spoken_text is None:
         return ""
     spoken = os.path.commonprefix([turn.bot_text, turn.spoken_text])  # noqa: RUF071 - characters are meant
@@ -102,11 +103,11 @@ def unheard(turn: Turn) -> str:
 
 
 def summary(turns: Sequence[Turn], seconds: float) -> str:
-    """Return one line about a conversation: how many turns, how fast the answers were, what went wrong.
+    """Return one line about a conversation: the number of turns, the speed of the answers, and the failures.
 
     Args:
-        turns: the last turns, in order.
-        seconds: how long it took.
+        turns: Last turns, in order.
+        seconds: Duration in seconds.
     """
     parts = [f"{_count(len(turns), 'turn')} in {clock(seconds)}"]
     measured = percentiles_of(turns)

@@ -1,7 +1,7 @@
-"""Print a hook that takes a bot's requests to telephone providers to a stub.
+"""Print a hook that redirects a bot's requests to telephone providers to a stub.
 
-A bot of Pipecat hangs up by a request to Twilio, Telnyx or Plivo. With this text as sitecustomize.py in a directory of
-PYTHONPATH, its process sends those requests to URL in place of the provider: that of ProviderAPI in rtvi_sync.testing.
+A Pipecat bot hangs up by a request to Twilio, Telnyx or Plivo. Save this text as sitecustomize.py in a directory of
+PYTHONPATH, and the bot sends those requests to URL instead: the URL of ProviderAPI in rtvi_sync.testing.
 
   rtvi-sync phone-hook http://127.0.0.1:9000 > hook/sitecustomize.py
   PYTHONPATH=hook python bot.py -t twilio
@@ -17,7 +17,7 @@ from rtvi_sync.testing.provider_api import hook
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument("url", type=_server, metavar="URL", help="http://host:port of the stub")
+    parser.add_argument("url", type=_server, metavar="URL", help="URL of the stub, http://host:port")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,7 +1,7 @@
-"""Run the bot of a recording: it sends what that bot has sent, at the same times after what the client says.
+"""Run the bot of a recording: it sends the recorded messages, at the same times after the client's messages.
 
-It prints its URL first, then that of its WebSocket. The client has to say what the client in the recording has said;
-what it does otherwise is listed at the end, and the replay goes on. Ctrl-C ends it (status 130), and so does SIGTERM.
+It first prints its URL, then the URL of its WebSocket. The client must send the same messages as in the recording.
+Differences are listed at the end, and the replay continues. Ctrl-C (status 130) or SIGTERM ends it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from .lifetime import serve
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("file", metavar="FILE", help="either file of the recording")
-    parser.add_argument("--port", type=port, default=0, help="listen there for HTTP; by default at any free port")
+    parser.add_argument("--port", type=port, default=0, help="port for HTTP (any free port)")
     parser.add_argument(
         "--pace",
         choices=("recorded", "fast"),
         default="recorded",
-        help="as recorded (the default), or at once",
+        help="pace of the replay: as recorded (the default), or at once",
     )
     add_json_option(parser)
 

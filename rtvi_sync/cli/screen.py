@@ -11,12 +11,12 @@ from typing import Any, Final, Literal, Protocol, TextIO, TypeAlias
 from rtvi_sync.protocol.text import clean
 from rtvi_sync.recording.tables import columns, rich_table
 
-# The level of an empty bar: quiet speech at some distance is above it, a quiet room is not.
+# The level of an empty bar, below distant quiet speech and above a quiet room.
 _MIN_DBFS = -60.0
 
 
 Style: TypeAlias = Literal["", "faint", "good", "warning", "error"]
-"""What a line is: what is said beside the conversation, or that something is right, could be better, or went wrong."""
+"""The style of a line: a remark beside the conversation, or something right, improvable or wrong."""
 
 _STYLES: Final[dict[Style, str]] = {"": "", "faint": "dim", "good": "green", "warning": "yellow", "error": "red"}
 _WHO: Final = {"you": "bold green", "bot": "bold cyan"}
@@ -26,16 +26,16 @@ class Screen(Protocol):
     """The output of a command. Use it as a context manager, on one thread.
 
     Attributes:
-        live: whether partial text is shown.
+        live: True if partial text is shown.
     """
 
     live: bool
 
     def print_line(self, text: str, style: Style = "", mark: str = "") -> None:
-        """Print one line, which stays, behind a mark, which alone has the style if there is one."""
+        """Print one permanent line after a mark. If there is a mark, only the mark has the style."""
 
     def print_utterance(self, who: str, text: str, lead: str = "") -> None:
-        """Print what was said, behind a lead such as the time."""
+        """Print an utterance after a lead such as the time."""
 
     def show_partial(self, text: str) -> None:
         """Show text that may still change, in place of the last partial text, until the next line."""
@@ -54,7 +54,7 @@ class Screen(Protocol):
 
 
 def screen_for(stream: TextIO | None = None) -> Screen:
-    """Return the screen for a stream (None: stdout): with rich if installed, on a terminal; else plain."""
+    """Return the screen for a stream (None: stdout): a rich one on a terminal if rich is installed, otherwise plain."""
     stream = stream or sys.stdout
     if stream.isatty():
         try:
@@ -65,7 +65,7 @@ def screen_for(stream: TextIO | None = None) -> Screen:
 
 
 class PlainScreen:
-    """Lines of text, each flushed; partial text is not shown."""
+    """Lines of text, each flushed. Partial text is not shown."""
 
     live: bool = False
 
@@ -73,15 +73,15 @@ class PlainScreen:
         self._stream = stream
 
     def print_line(self, text: str, style: Style = "", mark: str = "") -> None:  # noqa: ARG002
-        """Print one line, which stays; a style is not shown."""
+        """Print one permanent line, without its style."""
         print(clean(mark + text), file=self._stream, flush=True)
 
     def print_utterance(self, who: str, text: str, lead: str = "") -> None:
-        """Print what was said, behind a lead such as the time."""
+        """Print an utterance after a lead such as the time."""
         self.print_line(f"{lead}{who}  {text}")
 
     def show_partial(self, text: str) -> None:
-        """Do nothing: text that is written here cannot be replaced."""
+        """Do nothing, because this output cannot replace text."""
 
     def print_table(self, title: str, headers: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> None:
         """Print a table; rows and headers are cleaned."""
@@ -113,13 +113,13 @@ class RichScreen:
         from rich.live import Live
 
         self._console = RichConsole(file=stream, highlight=False, markup=False, emoji=False, **console)
-        # Each call draws; a refresh thread is not needed. stderr is left alone, because it may be another file.
+        # Each call draws, so no refresh thread is needed. stderr is left alone, because it may be another file.
         self._live = Live(
             console=self._console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
         )
 
     def print_line(self, text: str, style: Style = "", mark: str = "") -> None:
-        """Print one line, which stays; it is wrapped between words, and a path that is too long is not broken."""
+        """Print one permanent line, wrapped between words. A long path is not broken."""
         from rich.text import Text
 
         self._live.update(Text(""), refresh=True)
@@ -128,7 +128,7 @@ class RichScreen:
         self._console.print(line, soft_wrap=is_long)
 
     def print_utterance(self, who: str, text: str, lead: str = "") -> None:
-        """Print what was said, wrapped beside the name."""
+        """Print an utterance, wrapped beside the name."""
         from rich.table import Table
         from rich.text import Text
 
@@ -140,7 +140,7 @@ class RichScreen:
         self._console.print(line)
 
     def show_partial(self, text: str) -> None:
-        """Draw text until the next line; what does not fit is cut off."""
+        """Draw text until the next line, cut to the width of the terminal."""
         from rich.text import Text
 
         self._live.update(Text(clean(text), style="dim", no_wrap=True, overflow="ellipsis"), refresh=True)
@@ -170,9 +170,9 @@ def level_bar(dbfs: float, width: int, encoding: str = "utf-8") -> str:
     """Return a bar of `width` characters, empty at -60 dBFS and below, full at 0 dBFS.
 
     Args:
-        dbfs: The level.
-        width: The number of characters.
-        encoding: The terminal's. If it has no block characters, the bar is made of ASCII characters.
+        dbfs: Level in dBFS.
+        width: Number of characters.
+        encoding: Encoding of the terminal. Without block characters, the bar uses ASCII.
     """
     return progress_bar(1 - dbfs / _MIN_DBFS, width, encoding)
 
@@ -194,13 +194,13 @@ def _characters(encoding: str) -> tuple[str, str]:
 
 
 def cell_width(text: str) -> int:
-    """Return the columns that a text takes on a terminal: wide characters take two, and accents none."""
+    """Return the number of columns of a text on a terminal: two for wide characters, none for accents."""
     wide = sum(unicodedata.east_asian_width(each) in "WF" for each in text)
     return len(text) + wide - sum(unicodedata.combining(each) != 0 for each in text)
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Return the lines of a text that is wrapped between words. A word that is wider than a line is not broken."""
+    """Return the lines of a text, wrapped between words. A word wider than a line is not broken."""
     lines: list[str] = []
     room = 0
     for word in text.split():

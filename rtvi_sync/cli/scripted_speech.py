@@ -1,4 +1,4 @@
-"""The utterances of the demo, and of what says something to a bot."""
+"""The spoken utterances of the demo and of other commands."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rtvi_sync.media.levels import WINDOWS_PER_SECOND, audible_windows
 
 SHIPPED = Path(__file__).with_name("speech.wav")
 
-# Seconds at the end of a recording that are looked through for its last sound: a long one would take seconds.
+# Seconds at the end of a recording that are searched for the last sound: a long search would take seconds.
 _LAST_SECONDS = 60
-# Seconds after which bots consider the turn ended; pauses inside a sentence are shorter.
+# Seconds of silence after which bots consider the turn ended. Pauses inside a sentence are shorter.
 _PAUSE = 0.6
-# Seconds kept around each utterance, so that its soft beginning and end are not cut off.
+# Seconds kept around each utterance, so that its soft edges are not cut off.
 _MARGIN = 0.1
 
 
@@ -26,10 +26,10 @@ class ScriptedSpeech:
     """A recording, cut at its pauses.
 
     Attributes:
-        utterances: the PCM (signed 16-bit little endian, mono) of each.
-        sample_rate_hz: the sample rate of all of them.
-        words: the text of each utterance, as far as it is known.
-        words_from: the file that holds the text; None if there is none.
+        utterances: PCM of each utterance (signed 16-bit little-endian, mono).
+        sample_rate_hz: Their sample rate in hertz.
+        words: Text of each utterance, as far as known.
+        words_from: File with the text; None if there is none.
     """
 
     utterances: tuple[bytes, ...] = attrs.field(repr=lambda utterances: f"<{len(utterances)} utterances>")
@@ -46,7 +46,7 @@ def load_script(path: Path) -> ScriptedSpeech:
     """Read a WAV file, and its words from the text file beside it, one line for each utterance.
 
     Raises:
-        DeviceError: The file is no WAV file of PCM, or contains no audible speech.
+        DeviceError: The file is not a WAV file of PCM, or contains no audible speech.
         OSError: The text file cannot be read.
     """
     source = WavSource(path)
@@ -83,6 +83,6 @@ def split(pcm: bytes, sample_rate_hz: int) -> Iterator[bytes]:
 
 
 def silence_after(pcm: bytes, sample_rate_hz: int) -> float:
-    """Return the seconds of silence at the end of PCM; of more than a minute, a minute."""
+    """Return the seconds of silence at the end of PCM, at most 60."""
     loud, _ = audible_windows(pcm[-2 * _LAST_SECONDS * sample_rate_hz :], sample_rate_hz)
     return [*reversed(loud), True].index(True) / WINDOWS_PER_SECOND

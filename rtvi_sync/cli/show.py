@@ -1,9 +1,9 @@
-"""Show recordings, or a load test: turns, latencies, a page, and whether the bot has become slower.
+"""Show recordings, or a load test: turns, latencies, a page, and whether the bot became slower.
 
-Recordings are files of client.record(), or folders with them; a load test is the JSON of Report.to_json(). With
---baseline the latencies are compared with those of other recordings, question by question.
+Recordings are files of client.record(), or folders with them. A load test is the JSON of Report.to_json(). With
+--baseline, the latencies are compared with other recordings, question by question.
 
-Exit status: 0 if all is well; 1 if an answer came later than --max-voice-to-voice, or the bot is slower than the
+Exit status: 0 if all is well; 1 if an answer was later than --max-voice-to-voice, or the bot is slower than the
 baseline; 2 if a file cannot be read.
 """
 
@@ -39,8 +39,8 @@ from rtvi_sync.recording.tables import columns, rich_table
 
 from .arguments import add_json_option, limit, seconds, wrong_usage
 
-_MAX_TEXT = 48  # characters of a cell
-# What the page needs of each session of a load test.
+_MAX_TEXT = 48  # length limit of a cell, in characters
+# The fields of a load test's session that the page needs.
 _ROW = {"number", "outcome", "kind", "error", "began", "seconds", "audio", "lost_seconds", "measurements"}
 _TURNS = ("turn", "who began", "user", "bot", "voice to voice", "first token", "first audio", "status")
 
@@ -49,8 +49,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("paths", nargs="+", metavar="FILE|DIR", help="recordings, folders of them, or one load test")
     add_json_option(parser)
-    parser.add_argument("--html", type=Path, metavar="OUT", help="write a page that shows all of it")
-    parser.add_argument("--embed-audio", action="store_true", help="the page holds the audio, and needs no WAV file")
+    parser.add_argument("--html", type=Path, metavar="OUT", help="write a page with all recordings, or the load test")
+    parser.add_argument(
+        "--embed-audio", action="store_true", help="put the audio into the page, in place of a WAV file"
+    )
     parser.add_argument(
         "--export",
         nargs=2,
@@ -63,14 +65,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-voice-to-voice", type=limit, metavar="S", help="fail if an answer was heard later than after S seconds"
     )
     parser.add_argument(
-        "--baseline", metavar="FILE|DIR", help="compare with these recordings; fail if they were faster"
+        "--baseline", metavar="FILE|DIR", help="compare with these recordings; fail if the bot is slower now"
     )
     parser.add_argument(
         "--min-change",
         type=seconds,
         default=MIN_CHANGE,
         metavar="S",
-        help="changes up to S seconds are none (%(default)g)",
+        help="ignore changes up to S seconds (%(default)g)",
     )
 
 
@@ -81,7 +83,9 @@ def run(arguments: argparse.Namespace) -> int:
             try:
                 return _show_load_test(arguments, _load_test(arguments.paths[0]))
             except (KeyError, TypeError, AttributeError):
-                raise ValueError(f"{arguments.paths[0]} is damaged: it lacks what Report.to_json() writes") from None
+                raise ValueError(
+                    f"{arguments.paths[0]} is damaged: fields that Report.to_json() writes are missing"
+                ) from None
         recordings = _recordings(arguments.paths)
         baseline = _recordings([arguments.baseline]) if arguments.baseline is not None else None
         _check_outputs(arguments, [*recordings, *(baseline or ())])
@@ -182,7 +186,7 @@ def _print_recording(recording: Recording) -> None:
 
 
 def _shown(text: str | None) -> str:
-    """Return the words of one side as a table has them."""
+    """Return the words of one side for a table."""
     return "(not known)" if text is None else text
 
 

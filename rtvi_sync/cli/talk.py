@@ -1,9 +1,9 @@
-"""Talk to a bot, hands-free: by microphone and speaker, with transcript and meters; or type.
+"""Talk to a bot hands-free, by microphone and speaker, with transcript and meters; or type.
 
-On a terminal the last two lines show the levels and the keys. Elsewhere lines are read from stdin; each is sent after
-the bot has answered the one before, and the conversation ends after the last answer (status 1 if the bot ends it
-before); only devices that --mic and --speaker name are used. In a telephone call a line is keys: 0-9, * and #. Ctrl-C
-ends the conversation at any time (status 130), Ctrl-D too (0). SIGTERM and SIGHUP end the session first, then the
+On a terminal, the last two lines show the levels and the keys. Otherwise lines are read from stdin: each is sent after
+the bot has answered the one before, the conversation ends after the last answer (status 1 if the bot ends it earlier),
+and only devices named by --mic and --speaker are used. In a telephone call, a line is keys: 0-9, * and #. Ctrl-C
+(status 130) or Ctrl-D (0) ends the conversation at any time. SIGTERM and SIGHUP end the session first, then the
 process.
 """
 
@@ -41,30 +41,30 @@ from .talk_session import TalkSession
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument("url", type=url, metavar="URL", help=f"where the bot is: {URL_HELP}")
+    parser.add_argument("url", type=url, metavar="URL", help=f"address of the bot: {URL_HELP}")
     parser.add_argument(
         "--mic",
         metavar="MIC",
-        help="a microphone: its id or a part of its name, as `rtvi-sync devices` lists them; an audio file, which is "
-        f"played instead; {DEFAULT!r}, for the system's default, as on a terminal without this option; or {NONE!r}, to "
-        "start muted, as elsewhere",
+        help="microphone: its id or a part of its name, as `rtvi-sync devices` lists them; an audio file to play; "
+        f"{DEFAULT!r} for the system's default (the default on a terminal); or {NONE!r} to start muted (the default "
+        "elsewhere)",
     )
     parser.add_argument(
         "--speaker",
         metavar="SPEAKER",
-        help=f"a speaker, by id or name; a WAV file, which is written instead; {DEFAULT!r}; or {NONE!r}, for no output",
+        help=f"speaker: its id or name; a WAV file to write instead; {DEFAULT!r}; or {NONE!r} for no output",
     )
     parser.add_argument(
         "--no-echo-cancellation",
         action="store_true",
-        help="send what the microphone records as it is. Otherwise the bot's voice is taken out of it, if the extra "
-        "aec is installed, and microphone and speaker are devices",
+        help="send the microphone's audio unchanged. By default the bot's voice is removed, if the extra aec is "
+        "installed, and microphone and speaker are devices",
     )
     parser.add_argument(
         "--record",
         type=Path,
         metavar="WAV",
-        help="write both voices to this file, left yours, right the bot's, and all messages to one beside it (.jsonl)",
+        help="write both voices to this file (left: you, right: the bot), and all messages beside it (.jsonl)",
     )
     add_connect_options(parser)
 
@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
         SystemExit: SIGTERM or SIGHUP was received.
     """
     record = writable_wav(arguments.record, "--record") if arguments.record else None
-    # In a pipeline or a service, where nothing was said about devices, none is looked for.
+    # In a pipeline or a service, no device is looked for unless an option names one.
     default = DEFAULT if sys.stdin is not None and sys.stdin.isatty() else NONE
     mic_name, speaker_name = arguments.mic or default, arguments.speaker or default
     mic, sink = select_mic(mic_name), select_speaker(speaker_name)
@@ -96,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
         echo_cancellation=echo_cancellation,
     )
 
-    # An answer may arrive while the silence at the end of a file is sent.
+    # An answer may arrive during the silence at the end of a file.
     mic_silence = silence_after(mic.pcm, mic.sample_rate_hz) if isinstance(mic, WavSource) else 0.0
 
     def mic_ended() -> bool:
@@ -114,7 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
         contextlib.closing(client),
     ):
         _print_introduction(console, hint, has_echo=has_echo, echo_cancellation=echo_cancellation)
-        # Until the client knows a device's own name; a file in its place keeps this one.
+        # Used until the client knows a device's own name. A file keeps this name.
         names = {"mic": Path(mic_name).name, "speaker": Path(speaker_name).name}
         session = TalkSession(client, console, **names, mic_ended=mic_ended, mic_silence=mic_silence)
         session.run(client.connect)
@@ -122,9 +122,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def console_for(stdin: TextIO | None = None, stdout: TextIO | None = None, *, hint: str = "") -> Console:
-    """Return the console for two streams (None: this process's): with prompt_toolkit if installed, on a terminal.
+    """Return the console for two streams (None: this process's): with prompt_toolkit on a terminal if installed.
 
-    `hint` is shown where nothing is typed yet.
+    `hint` is shown while the input line is empty.
     """
     stdin, stdout = stdin or sys.stdin, stdout or sys.stdout
     if stdin is None or not stdin.isatty():
@@ -136,7 +136,7 @@ def console_for(stdin: TextIO | None = None, stdout: TextIO | None = None, *, hi
             return TerminalConsole(stdout, hint)
         except ModuleNotFoundError:
             print(f"For meters and keys: {install_command('cli')}", file=sys.stderr)
-    # The terminal itself echoes typed text: nothing may be drawn over it.
+    # The terminal itself echoes typed text, so nothing may be drawn over it.
     return LineConsole(stdin, PlainScreen(stdout))
 
 

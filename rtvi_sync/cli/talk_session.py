@@ -1,4 +1,4 @@
-"""An interactive conversation: sends the user's voice and lines, handles the keys, shows what both sides say."""
+"""An interactive conversation: sends the user's voice and lines, handles the keys, and shows both sides' words."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from .console import Console, Key, Status
 from .device_choice import next_device
 from .notes import Notes, activity, clock, summary
 
-# Seconds between two checks of what changes without an event.
+# Seconds between two checks of values that change without an event.
 _TICK = 0.05
-# Seconds that a bot may take before it starts to answer.
+# Seconds that a bot may take until it starts to answer.
 _ANSWER_TIMEOUT = 10.0
 
 _EVENT_TYPES = (
@@ -45,14 +45,14 @@ _EVENT_TYPES = (
 
 
 class TalkSession:
-    """One conversation in one session. Create it before the session begins; everything runs on one thread.
+    """One conversation in one session. Create it before the session starts. Everything runs on one thread.
 
     Args:
-        client: not yet connected.
-        console: the user's, already entered.
-        mic, speaker: the names of the devices where the client has none.
-        mic_ended: returns whether the microphone sends nothing more.
-        mic_silence: seconds of silence with which it ends.
+        client: Client before the connection.
+        console: The user's console, already entered.
+        mic, speaker: Device names for a client without names.
+        mic_ended: Function that returns whether the microphone has ended.
+        mic_silence: Silence at the end of the microphone's audio, in seconds.
     """
 
     def __init__(
@@ -78,22 +78,22 @@ class TalkSession:
         self._last_tried: dict[Key, MediaDeviceInfo] = {}
         self._input_ended = False
         self._by_telephone = False
-        self._has_nothing_to_say = False  # and the user was told so
+        self._has_nothing_to_say = False  # True after the user was told so
         self._began_at = monotonic()
-        self._said_at: float | None = None  # when the user's last utterance or line was complete
-        self._answered = False  # and the bot has answered it
-        self._answered_at = -math.inf  # when a turn was over last
+        self._said_at: float | None = None  # end of the user's last utterance or line
+        self._answered = False  # True after the bot has answered it
+        self._answered_at = -math.inf  # end of the last turn
         self._events: EventStream = client.events(*_EVENT_TYPES, timeout=_TICK)
 
     def run(self, connect: Callable[[], BotReadyData]) -> None:
         """Connect, and talk until the user or the bot ends the conversation.
 
-        If the console is not interactive, each line waits until the bot has answered the one before, and the
-        conversation ends after the last answer.
+        If the console is not interactive, each line waits for the answer to the one before, and the conversation ends
+        after the last answer.
 
         Raises:
             RTVIError: The bot cannot be reached, the session was lost, or the bot ended it before it had answered all
-                lines of a console that is not interactive.
+                lines of a non-interactive console.
         """
         self._update_status("connecting ...")
         ready, transport = connect(), self._client.transport
@@ -103,7 +103,7 @@ class TalkSession:
         else:
             self._console.print_line(describe_bot(ready))
         self._began_at = monotonic()
-        self._mic_ended = self._is_mic_ended()  # true if there is no microphone
+        self._mic_ended = self._is_mic_ended()  # True without a microphone
         try:
             self._talk()
         finally:
@@ -128,7 +128,7 @@ class TalkSession:
     # -- user input ---------------------------------------------------------------------------------------------------
 
     def _handle_input(self) -> bool:
-        """Handle lines and keys. Return False if the conversation is to end."""
+        """Handle lines and keys. Return False to end the conversation."""
         while (item := self._console.poll()) is not None:
             if item is Key.END:
                 self._input_ended = True
@@ -162,7 +162,7 @@ class TalkSession:
         self._answered = is_answer and not any(turn.is_open for turn in self._client.turns())
 
     def _is_answered(self) -> bool:
-        """Return whether the bot has answered the last words, or has not started to within `_ANSWER_TIMEOUT`."""
+        """Return whether the bot answered the last words, or did not start to within `_ANSWER_TIMEOUT`."""
         if self._answered:
             return True
         is_late = monotonic() > (self._said_at or self._began_at) + _ANSWER_TIMEOUT
@@ -171,9 +171,9 @@ class TalkSession:
     def _send(self, text: str) -> None:
         self._show_transcript(flush=True)
         if self._by_telephone and not KEYS.issuperset(text):
-            self._console.print_line(f"Not sent, because a telephone has keys alone (0-9, * and #): {text}", "error")
+            self._console.print_line(f"Not sent, because a telephone sends only keys (0-9, * and #): {text}", "error")
             return
-        self._note_said()  # before it is sent, because the answer may arrive meanwhile
+        self._note_said()  # before the send, because the answer may arrive during it
         try:
             if self._by_telephone:
                 self._client.send_dtmf(text)
@@ -185,7 +185,7 @@ class TalkSession:
             elif self._client.connected:
                 raise
             else:
-                self._typed.appendleft(text)  # the end of the session, which comes next, counts it
+                self._typed.appendleft(text)  # the end of the session follows, and counts it
         else:
             self._console.print_utterance("you", f"(keys) {text}" if self._by_telephone else text)
 
@@ -213,7 +213,7 @@ class TalkSession:
         if device is None:
             self._console.print_line(f"There is no other {name}")
         else:
-            self._last_tried[key] = device  # if it cannot be used, the next key press tries the one after it
+            self._last_tried[key] = device  # if it is unusable, the next key press tries the one after it
             update(device.device_id)
 
     # -- events -------------------------------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ class TalkSession:
         elif event.type is RTVIEvent.TURN_STARTED:
             self._answered = False
         elif event.type is RTVIEvent.TURN_ENDED:
-            if self._client.connected:  # the end of a session ends its turns, too, and is no answer
+            if self._client.connected:  # the end of a session also ends its turns, but is no answer
                 self._answered_at = event.received_at
                 self._look_for_answer()
         elif event.type in self._levels:
@@ -256,13 +256,13 @@ class TalkSession:
             self._console.print_line(f"     {note}", "faint")
 
     def _report_end(self, info: CloseInfo) -> None:
-        """Raise the error, or print the reason, of a session that this client did not end.
+        """Raise an error or print the reason, if the client itself did not end the session.
 
-        To a pipe, an end before the last answer has begun is an error, too.
+        In a pipe, an end before the start of the last answer is an error, too.
         """
         if isinstance(info.error, RTVIError):
             raise info.failure()
-        # Not `failure()`, whose text advises to call connect().
+        # Not `failure()`, whose text recommends connect().
         if not self._console.interactive and self._has_unanswered_line():
             raise DisconnectedError(f"{info.describe()}; not all lines were answered")
         if info.initiator != "server" or info.error is not None:

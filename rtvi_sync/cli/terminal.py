@@ -55,22 +55,22 @@ _STYLE = Style.from_dict(
     }
 )
 _METER_WIDTH = 16
-# Lines queued between two drawings; more than these would have scrolled out of view.
+# Maximum number of lines queued between two drawings; more would have scrolled out of view.
 _MAX_LINES = 1000
-# Characters of a partial utterance that are shown: its end.
+# Number of characters shown of a partial utterance: its end.
 _MAX_PARTIAL = 200
-# Seconds that prompt_toolkit may take to start, and to restore the terminal.
+# Seconds for prompt_toolkit to start, and to restore the terminal.
 _TERMINAL_TIMEOUT = 5.0
 
 
 class TerminalConsole:
-    """A terminal. A thread of its own draws and waits for keys, so that no other work delays it.
+    """A terminal. Its own thread draws and waits for keys, so that no other work delays it.
 
-    Use it on the main thread: Ctrl-C raises `KeyboardInterrupt` there, as it does without this class.
+    Use it on the main thread. Ctrl-C raises `KeyboardInterrupt` there, as without this class.
 
     Args:
-        stdout: the terminal; stdin must be one, too.
-        hint: shown where nothing is typed yet.
+        stdout: The terminal; stdin must be one, too.
+        hint: Text shown while the input line is empty.
     """
 
     interactive: bool = True
@@ -80,7 +80,7 @@ class TerminalConsole:
         self._status = Status()
         self._input_queue: queue.SimpleQueue[str | Key] = queue.SimpleQueue()
         self._started: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
-        # Appended by the conversation's thread, removed by the terminal's; both operations are atomic.
+        # Appended by the conversation's thread, removed by the terminal's. Both operations are atomic.
         self._lines: deque[StyleAndTextTuples] = deque(maxlen=_MAX_LINES)
         self._thread: threading.Thread | None = None
         self._restore = contextlib.ExitStack()
@@ -123,17 +123,17 @@ class TerminalConsole:
     # -- conversation thread ------------------------------------------------------------------------------------------
 
     def print_line(self, text: str, style: LineStyle = "") -> None:
-        """Print one line, which stays."""
+        """Print one permanent line."""
         indent = " " * (len(text) - len(text.lstrip()))
         self._print([(f"class:{style}" if style else "", indent + self._wrapped(text.lstrip(), indent))])
 
     def print_utterance(self, who: str, text: str) -> None:
-        """Print a complete utterance, which stays."""
+        """Print a complete utterance permanently."""
         indent = " " * len(f"{who}  ")
         self._print([(f"class:{who}", who), ("", f"  {self._wrapped(text, indent)}")])
 
     def show_status(self, status: Status) -> None:
-        """Draw this status, if it has changed."""
+        """Draw this status if it has changed."""
         if status != self._status:
             self._status = status
             self._app.invalidate()
@@ -161,7 +161,7 @@ class TerminalConsole:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # A second Ctrl-C must not interrupt the restoring: the terminal would be left without echo.
+        # A second Ctrl-C must not interrupt the restoring, because the terminal would be left without echo.
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             self._restore.close()
@@ -189,7 +189,7 @@ class TerminalConsole:
         return max(20, self._app.output.get_size().columns)
 
     def _redirect_stderr(self) -> None:
-        """Turn stderr, and log handlers that write to it, into lines: raw writes would corrupt the drawing."""
+        """Turn stderr, and log handlers that write to it, into lines, because raw writes would corrupt the drawing."""
         stream = _LineStream(self.print_line)
         for handler in logging.getLogger().handlers:
             if isinstance(handler, logging.StreamHandler) and handler.stream is sys.stderr:
@@ -202,7 +202,7 @@ class TerminalConsole:
     def _run(self) -> None:
         try:
             self._app.run(pre_run=lambda: self._started.put(None), set_exception_handler=False, handle_sigint=False)
-        except BaseException as error:  # noqa: BLE001 - the thread that waits for the start raises it
+        except BaseException as error:  # noqa: BLE001 - raised by the thread that waits for the start
             self._started.put(error)
         self._input_queue.put(Key.END)
 
@@ -212,7 +212,7 @@ class TerminalConsole:
 
     def _print_above(self) -> None:
         """Print the new lines above the input line."""
-        # During `run_in_terminal()` the terminal itself reads keys, and what is typed is lost.
+        # During `run_in_terminal()` the terminal itself reads keys, and typed text is lost.
         if self._lines:
             self._app.renderer.erase()
             self._print_lines()
@@ -236,7 +236,7 @@ class TerminalConsole:
         for name, meaning in (("tab", Key.MUTE), ("f2", Key.NEXT_MIC), ("f3", Key.NEXT_SPEAKER)):
             keys.add(name)(lambda _, meaning=meaning: self._input_queue.put(meaning))
         keys.add("c-d", filter=Condition(lambda: not self._input.text))(lambda _: self._input_queue.put(Key.END))
-        # Pasted text becomes one line, whatever it contains.
+        # Pasted text always becomes one line.
         keys.add(Keys.BracketedPaste)(lambda event: event.current_buffer.insert_text(" ".join(event.data.splitlines())))
         keys.add("c-c")(lambda _: _interrupt_main_thread())
         return keys
@@ -286,7 +286,7 @@ def _shortened(text: str, width: int) -> str:
 
 
 def _interrupt_main_thread() -> None:
-    """Interrupt the main thread as the terminal does at Ctrl-C; prompt_toolkit reads that key itself."""
+    """Interrupt the main thread like the terminal at Ctrl-C. prompt_toolkit reads that key itself."""
     main = threading.main_thread().ident
     if hasattr(signal, "pthread_kill") and main is not None:
         signal.pthread_kill(main, signal.SIGINT)  # also wakes it from a blocking call

@@ -1,16 +1,16 @@
-"""The comparison of a bot's latencies with those of a baseline. Pure, and the same each time.
+"""Compares a bot's latencies with a baseline. Pure and deterministic.
 
-Two runs of one bot differ, and the kind of question changes a latency more than most faults do. So turns are compared
-with turns of the same question, and a difference counts only if it is large and sure:
+Two runs of one bot differ, and the kind of question affects a latency more than most faults do. So each turn is
+compared with turns of the same question, and a difference counts only if it is large and certain:
 
-1. Turns are grouped by the user's words and by whether they were typed or spoken; those whose words are not known are
-   one group. The baseline's median of a group is subtracted from both sides, and what is left are the *rests*. Groups
-   that only one side has are left out.
-2. The change is the percentile of the rests after, less that of the rests before. Resampling both sides 2,000 times
-   gives its 95 % interval.
+1. Turns are grouped by the user's words and by modality (typed or spoken); all turns with unknown words form one group.
+   The baseline's median of a group is subtracted from both sides; the differences are the *rests*. Groups that only
+   one side has are left out.
+2. The change is the percentile of the rests after, minus the percentile of the rests before. Resampling both sides
+   2,000 times gives its 95 % interval.
 3. A percentile is slower if the change is more than 50 ms and more than 5 % of the baseline's percentile, and the
-   interval begins above 5 ms; faster is the same in the other direction.
-4. The median needs 5 turns on each side, the 95th percentile 20; with fewer it is not judged.
+   interval lies above 5 ms. Faster is the same in the other direction.
+4. The median needs 5 turns on each side, the 95th percentile 20. With fewer turns, it is not judged.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Verdict: TypeAlias = Literal["slower", "faster", "same", "not_judged"]
 
 MIN_CHANGE: Final = 0.05
-"""Seconds up to which a change is the same, by default."""
+"""Default limit in seconds: smaller changes count as none."""
 
 _MIN_SHARE: Final = 0.05  # of the baseline's percentile
 _SURE: Final = 0.005  # seconds above which the whole interval must be
@@ -44,13 +44,13 @@ _Group: TypeAlias = tuple[str, str | None]  # the user's words, and the modality
 
 @attrs.frozen(kw_only=True)
 class Change:
-    """How one percentile of one latency has changed.
+    """The change of one percentile of one latency.
 
     Attributes:
-        before, after: the percentile on each side, of the turns that are compared, in seconds; None: there are none.
-        change: the change between the same questions, in seconds; None: there are none.
-        low, high: its 95 % interval; None if it is not judged.
-        verdict: what follows from them.
+        before, after: Percentile of the compared turns on each side, in seconds; None without such turns.
+        change: Change between turns of the same questions, in seconds; None without such turns.
+        low, high: Its 95 % interval, in seconds; None if the change is not judged.
+        verdict: Judgement of the change.
     """
 
     before: float | None = None
@@ -63,11 +63,11 @@ class Change:
 
 @attrs.frozen(kw_only=True)
 class Comparison:
-    """How the latencies of a bot have changed.
+    """The changes of a bot's latencies.
 
     Attributes:
-        changes: by measure ("voice_to_voice") and percentile ("p50").
-        only_before, only_after: the questions that one side alone has, which are left out.
+        changes: Changes by measure ("voice_to_voice") and percentile ("p50").
+        only_before, only_after: Questions that only one side has. They are left out.
     """
 
     changes: Mapping[str, Mapping[str, Change]]
@@ -76,12 +76,12 @@ class Comparison:
 
     @property
     def is_slower(self) -> bool:
-        """Return whether a percentile is slower."""
+        """True if a percentile is slower."""
         return self._has("slower")
 
     @property
     def is_in_part(self) -> bool:
-        """Return whether a percentile is not judged."""
+        """True if a percentile is not judged."""
         return self._has("not_judged")
 
     def _has(self, verdict: Verdict) -> bool:
@@ -91,12 +91,12 @@ class Comparison:
 def compare(
     before: Sequence[Turn | ComparedTurn], after: Sequence[Turn | ComparedTurn], min_change: float = MIN_CHANGE
 ) -> Comparison:
-    """Compare the latencies of turns with those of a baseline.
+    """Compare the latencies of turns with a baseline.
 
     Args:
-        before: the turns of the baseline.
-        after: the turns that are judged.
-        min_change: seconds up to which a change is the same.
+        before: Turns of the baseline.
+        after: Turns to judge.
+        min_change: Limit in seconds: smaller changes count as none.
     """
     texts = [{_group(turn): _words(turn) for turn in turns if turn.initiator == "user"} for turns in (before, after)]
     return Comparison(

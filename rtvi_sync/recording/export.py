@@ -1,4 +1,4 @@
-"""The formats in which a recording is written for other programs, by name."""
+"""The export formats of a recording, by name."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _EXPORTERS: Final[dict[str, Callable[[Recording], str]]] = {
 
 
 def format_of(path: Path) -> Format | None:
-    """Return the format that the name of a file stands for; None: it stands for none."""
+    """Return the export format of a file name, by its suffix; None if no format has that suffix."""
     return next((format_ for suffix, format_ in _SUFFIXES.items() if path.name.endswith(suffix)), None)
 
 
@@ -46,10 +46,10 @@ def exported(recording: Recording, format_: Format, path: Path | None, *, embed_
     """Return a recording in a format.
 
     Args:
-        recording: what is exported.
-        format_: one of `FORMATS`.
-        path: where it will be, from which a page finds the audio; None: beside the recording.
-        embed_audio: a page holds the audio.
+        recording: Recording to export.
+        format_: One of `FORMATS`.
+        path: Future path of the file, from which a page finds the audio; None for the recording's folder.
+        embed_audio: True to put the audio into the page.
     """
     if format_ == "html":
         folder = None if path is None else path.parent

@@ -1,4 +1,4 @@
-"""A recording as a trace that chrome://tracing and Perfetto show. Pure."""
+"""Exports a recording as a trace for chrome://tracing and Perfetto. Pure."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def chrome_trace(recording: Recording, turns: Sequence[Turn], name: str) -> str:
     """Return a trace with a thread for each lane, as JSON.
 
     Args:
-        recording: what is exported.
-        turns: its turns.
-        name: the process in the trace.
+        recording: Recording to export.
+        turns: Its turns.
+        name: Name of the process in the trace.
     """
     events: list[dict[str, Any]] = [_named("process_name", name, 0)]
     events += [_named("thread_name", LANES[lane], thread) for lane, thread in _THREADS.items()]
-    # In the bot's thread, because the bot is silent meanwhile.
+    # Waits share the bot's thread, because the bot is silent during a wait.
     waits = [
         Bar(lane="bot", start=wait.start, end=wait.end, turn=wait.turn, text=wait.name)
         for wait in waits_of(turns)

@@ -1,4 +1,4 @@
-"""A recording as a conversation file of Pipecat's evals: who said what, and the calls. Pure."""
+"""Exports a recording as a conversation file of Pipecat's evals: the words of both sides, and the calls. Pure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 def conversation(turns: Sequence[Turn]) -> str:
     """Return a JSON list of messages.
 
-    All that the bot said between two words of the user is one message, of what was heard; the functions that it called
-    come before it.
+    The bot's words between two texts of the user form one message, which holds only the heard part. The bot's function
+    calls precede it.
     """
     messages: list[dict[str, Any]] = []
     said: list[str] = []

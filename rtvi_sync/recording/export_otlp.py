@@ -1,4 +1,4 @@
-"""A recording as one request of OTLP/JSON, by which a collector of OpenTelemetry takes its spans. Pure."""
+"""Exports a recording as one OTLP/JSON request, which an OpenTelemetry collector accepts. Pure."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def otlp(recording: Recording, turns: Sequence[Turn]) -> str:
-    """Return an `ExportTraceServiceRequest` as JSON: a span for the conversation, its turns, and their calls.
+    """Return an `ExportTraceServiceRequest` as JSON: spans for the conversation, its turns and their calls.
 
-    Texts, arguments and results are not in it. The same recording has the same ids each time, so that a collector which
-    gets it twice has it once.
+    Texts, arguments and results are left out. A recording always gets the same ids, so a collector that receives it
+    twice stores it once.
     """
     digest = hashlib.sha256(json.dumps([recording.head, recording.rows], sort_keys=True).encode()).hexdigest()
     spans = _Spans(trace=digest[:32], start=_nanos_of(recording.head.get("wall")))
@@ -57,9 +57,9 @@ class _Spans:
     """The spans of one trace.
 
     Attributes:
-        trace: its id, in hex.
-        start: nanoseconds since 1970 at which the recording began.
-        made: the spans as OTLP/JSON has them.
+        trace: Id of the trace, in hex.
+        start: Start of the recording, in nanoseconds since 1970.
+        made: Finished spans in OTLP/JSON form.
     """
 
     trace: str
@@ -67,7 +67,7 @@ class _Spans:
     made: list[dict[str, Any]] = attrs.field(factory=list)
 
     def add(self, span: PlannedSpan, parent: str = "") -> None:
-        """Add a span, and those below it."""
+        """Add a span and its children."""
         span_id = hashlib.sha256(f"{self.trace} {len(self.made)}".encode()).hexdigest()[:16]
         self.made.append(
             {
@@ -103,7 +103,7 @@ def _value(value: str | bool | int | float) -> dict[str, Any]:
 
 
 def _nanos_of(wall: object) -> int:
-    """Return nanoseconds since 1970; 0 if the recording does not tell when it began."""
+    """Return a wall-clock time in nanoseconds since 1970; 0 if the recording doesn't report its start."""
     try:
         moment = datetime.fromisoformat(str(wall).replace("Z", "+00:00"))
     except ValueError:

@@ -1,4 +1,4 @@
-"""A recording as subtitles of both sides, in WebVTT. Pure."""
+"""Exports a recording as WebVTT subtitles of both sides. Pure."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from .lanes import bot_span, user_span
 if TYPE_CHECKING:
     from rtvi_sync import Turn
 
-# A sentence ends where its last sign is followed by a blank, or at once in scripts without blanks.
+# A sentence ends at a final sign before a blank, or at once in scripts without blanks.
 _SENTENCES: Final = re.compile(r".+?(?:[.!?\u2026]+[\"'\u201d\u2019)]*(?=\s|$)|[\u3002\uff01\uff1f]+|$)\s*", re.DOTALL)
-# Seconds for which a cue is shown at least, and words that were typed.
+# The shortest time for which a cue is shown, and the time for typed words, in seconds.
 _SHORTEST: Final = 0.2
 _TYPED: Final = 1.0
 
 
 def webvtt(turns: Sequence[Turn], name: str) -> str:
-    """Return the words of both sides with their times: of what the bot wrote, what was heard.
+    """Return the words of both sides with their times. Of the bot's text, only the heard part is shown.
 
     Args:
-        turns: in order, with timings in seconds since the recording began.
-        name: the recording, in a note.
+        turns: Turns in order, with timings in seconds since the start of the recording.
+        name: Name of the recording, for a note.
     """
     cues = sorted((cue for turn in turns for cue in _cues(turn)), key=lambda cue: cue[0])
     note = one_line(name).replace("-->", "->")
@@ -44,7 +44,7 @@ def _cues(turn: Turn) -> Iterator[tuple[float, float, str, str]]:
 
 
 def _spread(who: str, text: str, start: float, end: float) -> Iterator[tuple[float, float, str, str]]:
-    """Yield a cue for each sentence, which takes the share of the time that its letters are of all letters."""
+    """Yield a cue for each sentence, whose share of the time is its share of the letters."""
     sentences = [sentence for part in _SENTENCES.findall(text) if (sentence := " ".join(part.split()))]
     letters = sum(map(len, sentences))
     done = 0

@@ -1,4 +1,4 @@
-"""What happened in a recording, as bars and marks on one time line. Pure."""
+"""The events of a recording, as bars and marks on one time line. Pure."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ LANES: Final[dict[Lane, str]] = {
     "bot-audio": "Bot's audio",
     "marks": "Marks",
 }
-"""The lanes in their order, with their names for people."""
+"""The lanes in order, with their display names."""
 
-# Seconds for which words that were typed, or a call without an end, are shown.
+# Seconds for which typed words, or a call without an end, are shown.
 _SHORT: Final = 0.02
-# Characters of an error that are quoted.
+# Length limit for a quoted error, in characters.
 _MAX_QUOTE: Final = 200
 
 
 @attrs.frozen(kw_only=True)
 class Bar:
-    """Something that took a time.
+    """Something that lasted for a time.
 
     Attributes:
-        lane: where it is drawn.
-        start, end: seconds since the recording began.
-        turn: the number of its turn; None: it belongs to none.
-        text: what it was, for people.
-        unheard: the bot was interrupted in it.
+        lane: Lane of the bar.
+        start, end: Its limits, in seconds since the start of the recording.
+        turn: Number of its turn; None if it belongs to none.
+        text: Label for people.
+        unheard: True if the bot was interrupted during it.
     """
 
     lane: Lane
@@ -59,10 +59,10 @@ class LaneMark:
     """Something that happened at one moment.
 
     Attributes:
-        at: seconds since the recording began.
-        kind: what it was.
-        text: the same, for people.
-        turn: the number of its turn; None: it belongs to none.
+        at: Time in seconds since the start of the recording.
+        kind: Kind of the event.
+        text: Label for people.
+        turn: Number of its turn; None if it belongs to none.
     """
 
     at: float
@@ -73,7 +73,7 @@ class LaneMark:
 
 @attrs.frozen(kw_only=True)
 class AnswerWait:
-    """The time in which the user waited for the answer of a turn, from `start` to `end`, and its name."""
+    """The user's wait for the answer of a turn, from `start` to `end`, and its name."""
 
     start: float
     end: float
@@ -82,12 +82,12 @@ class AnswerWait:
 
 
 def bars_of(recording: Recording, turns: Sequence[Turn]) -> list[Bar]:
-    """Return the bars of all turns, and those of the language model, in the order of their starts."""
+    """Return the bars of all turns and of the language model's runs, ordered by start."""
     return sorted([*turn_bars(turns), *_model_bars(recording, turns)], key=lambda bar: bar.start)
 
 
 def turn_bars(turns: Sequence[Turn]) -> list[Bar]:
-    """Return the bars of what the user and the bot said, and of the functions that were called."""
+    """Return the bars of both sides' speech and text, and of the function calls."""
     return [bar for turn in turns for bar in _bars_of_turn(turn)]
 
 
@@ -109,7 +109,7 @@ def _bars_of_turn(turn: Turn) -> Iterator[Bar]:
 
 
 def user_span(turn: Turn) -> tuple[float, float] | None:
-    """Return when the user of a turn began and had ended; None: the user said nothing in it."""
+    """Return when the user's part of a turn started and ended; None if the user said nothing."""
     timings = turn.timings
     moments = [each for each in (timings.user_started, timings.user_stopped) if each is not None]
     if not moments and timings.user_stopped_reported is not None:
@@ -120,7 +120,7 @@ def user_span(turn: Turn) -> tuple[float, float] | None:
 
 
 def bot_span(turn: Turn) -> tuple[float, float] | None:
-    """Return when the bot of a turn began and had ended to speak, or to write; None: it did neither."""
+    """Return when the bot started and stopped speaking (or writing) in a turn; None if it did neither."""
     timings = turn.timings
     starts = timings.first_audio, timings.bot_started_speaking, timings.first_token
     start = next((each for each in starts if each is not None), None)
@@ -139,7 +139,7 @@ def _model_bars(recording: Recording, turns: Sequence[Turn]) -> Iterator[Bar]:
         elif kind == "bot-llm-stopped" and started is not None:
             yield _model_bar(started, row["t"], turns)
             started = None
-    if started is not None:  # the bot, or the recording, ended first
+    if started is not None:  # the bot or the recording ended during the run
         yield _model_bar(started, recording.seconds, turns)
 
 
@@ -149,23 +149,23 @@ def _model_bar(start: float, end: float, turns: Sequence[Turn]) -> Bar:
 
 
 def turn_at(at: float, turns: Sequence[Turn]) -> int | None:
-    """Return the number of the last turn that had begun at a moment."""
+    """Return the number of the last turn that started before a moment."""
     begun = [turn.number for turn in turns if start_of(turn.timings) <= at]
     return begun[-1] if begun else None
 
 
 def start_of(timings: TurnTimings) -> float:
-    """Return when a turn began; 0.0 if nothing of it is known."""
+    """Return the start of a turn; 0.0 if it has no timings."""
     return min((each for each in attrs.astuple(timings) if each is not None), default=0.0)
 
 
 def end_of(timings: TurnTimings) -> float:
-    """Return the last moment that is known of a turn; 0.0 if nothing is."""
+    """Return the last known moment of a turn; 0.0 if there is none."""
     return max((each for each in attrs.astuple(timings) if each is not None), default=0.0)
 
 
 def waits_of(turns: Sequence[Turn]) -> list[AnswerWait]:
-    """Return how long the user waited in each turn, up to what came first that can be heard, or else read."""
+    """Return the user's wait in each turn, until the first audible reaction, or else the first text."""
     found = []
     for turn in turns:
         timings = turn.timings
@@ -181,7 +181,7 @@ def waits_of(turns: Sequence[Turn]) -> list[AnswerWait]:
 
 
 def marks_of(recording: Recording, turns: Sequence[Turn]) -> list[LaneMark]:
-    """Return the interruptions, errors, losses and marks, and how the session ended, in the order of time."""
+    """Return the interruptions, errors, losses, marks and the end of the session, in the order of time."""
     found = _interruptions(turns)
     for row in recording.rows:
         mark = _mark_of(row)
@@ -191,7 +191,7 @@ def marks_of(recording: Recording, turns: Sequence[Turn]) -> list[LaneMark]:
 
 
 def turn_marks(turns: Sequence[Turn]) -> list[LaneMark]:
-    """Return the interruptions and errors of turns, as far as they are known without a recording."""
+    """Return the interruptions and errors that turns alone report, without a recording."""
     errors = [
         LaneMark(at=entry.at, kind="error", text=entry.text, turn=turn.number)
         for turn in turns
@@ -202,7 +202,7 @@ def turn_marks(turns: Sequence[Turn]) -> list[LaneMark]:
 
 
 def _interruptions(turns: Sequence[Turn]) -> list[LaneMark]:
-    """Return the interruptions of turns: bots report more, such as before each typed text, which cut nothing."""
+    """Return the interruptions of turns. Bots report more, such as one before each typed text, which cut nothing."""
     return [
         LaneMark(at=turn.timings.interrupted_at, kind="interruption", text="the bot was interrupted", turn=turn.number)
         for turn in turns
@@ -229,18 +229,18 @@ def _mark_of(row: dict[str, Any]) -> LaneMark | None:
 
 
 def loss_in_words(row: dict[str, Any]) -> str:
-    """Return what a row of the kind "lost" tells."""
+    """Return the text for a row of the kind "lost"."""
     what = {"in": "the bot's audio", "out": "the user's audio", "rows": "rows"}.get(str(row.get("side")), "data")
     why = str(row.get("why", "")).replace("_", " ")
     return f"{float(row.get('seconds') or 0.0):.2f} s of {what} are missing: {why}"
 
 
 def failure_in_words(turn: Turn, rows: Iterable[dict[str, Any]]) -> str:
-    """Return why a turn has failed: errors, calls without a result, the end of the session; "" if it has not.
+    """Return why a turn failed: errors, calls without a result, the end of the session; "" if it did not fail.
 
     Args:
-        turn: any.
-        rows: of its recording, if it has one.
+        turn: Any turn.
+        rows: Rows of its recording; empty without one.
     """
     if turn.status != "failed":
         return ""
@@ -260,12 +260,12 @@ def failure_in_words(turn: Turn, rows: Iterable[dict[str, Any]]) -> str:
 
 
 def in_quotes(text: str) -> str:
-    """Return a text in quotes, and cut if it is long."""
+    """Return a text in quotes, shortened if it is long."""
     return f"“{text if len(text) <= _MAX_QUOTE else text[:_MAX_QUOTE] + '…'}”"
 
 
 def end_in_words(row: dict[str, Any]) -> str:
-    """Return what a row of the kind "end" tells."""
+    """Return the text for a row of the kind "end"."""
     if row.get("initiator") is None:
         return "the recording was ended, and the session was not"
     by = {"client": "the client", "server": "the bot", "network": "the network"}.get(
@@ -277,7 +277,7 @@ def end_in_words(row: dict[str, Any]) -> str:
 
 
 def _type_of(row: dict[str, Any]) -> str | None:
-    """Return the type of a message of the bot; None: the row is none."""
+    """Return the type of a bot's message; None if the row is not a message."""
     if row.get("kind") != "message" or row.get("dir") != "in" or not isinstance(row.get("message"), dict):
         return None
     return str(row["message"].get("type"))

@@ -1,4 +1,4 @@
-"""Latencies of the bot, as tables show them. Pure."""
+"""The bot's latencies in table form. Pure."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ HEADERS = ("turn", "final transcript", "first text", "first audio")
 
 @attrs.frozen(kw_only=True)
 class Latency:
-    """Seconds from the end of one utterance of the user to each reaction; None: it did not happen.
+    """Seconds from the end of one utterance of the user to each reaction; None if it did not happen.
 
     Attributes:
-        transcript: the last final transcript of the user's words.
-        text: the bot's first text.
-        audio: the bot's first audible audio.
+        transcript: Last final transcript of the user's words.
+        text: First text of the bot.
+        audio: First audible audio of the bot.
     """
 
     transcript: float | None = None
@@ -42,13 +42,13 @@ def of_turn(turn: Turn) -> Latency:
 
 
 def audible_timestamps(frames: Sequence[AudioFrame]) -> list[float]:
-    """Return the timestamps of the frames that hold speech."""
+    """Return the timestamps of the audio frames that contain speech."""
     marks = audible([rms(frame.pcm) for frame in frames])
     return [frame.timestamp for frame, is_audible in zip(frames, marks, strict=True) if is_audible]
 
 
 def as_rows(latencies: Sequence[Latency], first: int = 1) -> list[tuple[str, ...]]:
-    """Return table rows under `HEADERS`: one for each turn, numbered from `first`, and the median of each column."""
+    """Return table rows under `HEADERS`: one for each turn, numbered from `first`, and a last row of medians."""
     values = [attrs.astuple(latency) for latency in latencies]
     known = [[value for value in column if value is not None] for column in zip(*values, strict=True)]
     rows = [(str(number), *map(_ms, turn)) for number, turn in enumerate(values, first)]

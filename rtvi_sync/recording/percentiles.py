@@ -18,7 +18,7 @@ MEASURES = ("voice_to_voice", "time_to_first_token", "time_to_first_audio")
 
 @attrs.frozen
 class ComparedTurn:
-    """The parts of a turn that are compared. They are plain, so that one process can tell them to another."""
+    """The compared values of a turn. They are plain data, which one process can send to another."""
 
     initiator: str
     user_text: str | None
@@ -29,7 +29,7 @@ class ComparedTurn:
 
     @classmethod
     def of(cls, turn: Turn) -> ComparedTurn:
-        """Return those of a turn."""
+        """Return the compared values of a turn."""
         return cls(
             turn.initiator,
             None if turn.user_text is None else encodable(turn.user_text),
@@ -39,11 +39,11 @@ class ComparedTurn:
 
 
 def percentile(values: Sequence[float], share: float) -> float | None:
-    """Return the value below which a share of the values is, between two of them where it falls there.
+    """Return the value below which a share of the values lies, interpolated between neighbours.
 
     Args:
-        values: in any order.
-        share: from 0 to 1; 0.5 is the median.
+        values: Values in any order.
+        share: Share from 0 to 1; 0.5 is the median.
 
     Returns:
         None if there are no values.
@@ -52,7 +52,7 @@ def percentile(values: Sequence[float], share: float) -> float | None:
 
 
 def of_sorted(values: Sequence[float], share: float) -> float:
-    """Return the same of values that are sorted, of which there is one at least."""
+    """Return a percentile of sorted values. At least one value is required."""
     place = share * (len(values) - 1)
     index = int(place)
     below, above = values[index], values[min(index + 1, len(values) - 1)]
@@ -64,8 +64,8 @@ class LatencyPercentiles:
     """The percentiles of one measurement.
 
     Attributes:
-        count: how many values there are.
-        p50, p95, max: in seconds; None without a value.
+        count: Number of values.
+        p50, p95, max: Percentiles in seconds; None without a value.
     """
 
     count: int
@@ -82,11 +82,11 @@ class LatencyPercentiles:
 
 
 def known(turns: Iterable[Turn | ComparedTurn], measure: str) -> list[float]:
-    """Return a latency of each turn that has it.
+    """Return one latency of each turn, without the turns that lack it.
 
     Args:
-        turns: in any order.
-        measure: one of `MEASURES`.
+        turns: Turns in any order.
+        measure: One of `MEASURES`.
     """
     return [seconds for turn in turns if (seconds := getattr(turn, measure)) is not None]
 

@@ -1,4 +1,4 @@
-"""A recording that is read: its rows, the turns that are made of them, and their audio."""
+"""A saved recording: its rows, the turns rebuilt from them, and their audio."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from ..protocol.spoken_text import MAX_CHARACTERS
 from ..protocol.validation import BOOL, PATH, Rule
 from .export import FORMATS, Format, exported, format_of
 
-# Seconds of a stretch that is made of audio behind the last row, in frames of 20 ms.
+# Seconds of one stretch of audio behind the last row, in frames of 20 ms.
 _FRAME = 0.02
 # Seconds of the bot's audio that a turn keeps.
 _MAX_TURN_AUDIO = 3600.0
-# Seconds by which the end of a turn that is made of a recording may differ from the client's.
+# Seconds by which the end of a rebuilt turn may differ from the client's.
 _SAME_END = 0.25
 _SUFFIXES = (".jsonl", ".wav", ".html")
 _SIDES: Final = {"bot": "in", "user": "out"}
@@ -46,13 +46,13 @@ _SIDE = Rule('"bot" or "user"', lambda side: isinstance(side, str), lambda side:
 
 @attrs.frozen(eq=False, slots=False)
 class Recording:
-    """What was recorded of one session; see `RTVIClient.record()`.
+    """The record of one session; see `RTVIClient.record()`.
 
     Attributes:
-        path: The file with the rows.
-        rows: All rows, in the order of their time. Times are in seconds since the recording began.
-        is_cut: The recording was not closed, because the process was killed for example, or a file of it is damaged.
-        wav: The file with the audio; None: there is none.
+        path: File with the rows.
+        rows: All rows, ordered by time. Times are in seconds since the start of the recording.
+        is_cut: True if the recording was not closed, for example because the process was killed, or a file is damaged.
+        wav: File with the audio; None if there is none.
     """
 
     path: Path
@@ -64,15 +64,15 @@ class Recording:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Recording:
-        """Read a recording. What is missing of it (its end, its head, a part of its audio) is no error.
+        """Read a recording. Missing parts (the end, the head, some audio) are no error.
 
         Args:
-            path: Of either file, or their name without a suffix.
+            path: Path of either file, or their path without a suffix.
 
         Raises:
-            FileNotFoundError: There are no rows of that name.
+            FileNotFoundError: No rows file has that name.
             OSError: The file cannot be read.
-            ValueError: It is no recording, or one of a later version than this package reads; the text says which.
+            ValueError: The file is not a recording, or its version is newer than this package reads.
         """
         PATH.check(path=path)
         file = _rows_file(Path(path))
@@ -81,7 +81,7 @@ class Recording:
         except ValueError as error:
             raise ValueError(f"Cannot read {file}: {error}") from None
         rate = _rate_of(rows)
-        wav = file.with_suffix(".wav")  # whatever its row says: the files may have been renamed together
+        wav = file.with_suffix(".wav")  # not by the name in its row: the files may have been renamed together
         found = wav if rate and _is_stereo(wav) else None
         frames = _frames_of(found)
         ends = {
@@ -97,10 +97,10 @@ class Recording:
 
     @classmethod
     def load_all(cls, *paths: str | os.PathLike[str]) -> tuple[Recording, ...]:
-        """Read recordings: files, and all those of folders, in the order of their names; each once.
+        """Read recordings: files, and all recordings in folders, ordered by name. Each is read once.
 
         Raises:
-            OSError, ValueError: As `load()`.
+            OSError, ValueError: See `load()`.
         """
         found: list[Path] = []
         for path in paths:
@@ -109,32 +109,32 @@ class Recording:
             found += sorted(file.rglob("*.jsonl")) if file.is_dir() else [_rows_file(file)]
         return tuple(map(cls.load, dict.fromkeys(found)))  # "kept/*" names both files, and the page
 
-    # -- what it holds ------------------------------------------------------------------------------------------------
+    # -- content ------------------------------------------------------------------------------------------------------
 
     @property
     def head(self) -> Row:
-        """Return the first row: format, version, wall-clock time, library, session and URL; empty if it is missing."""
+        """First row: format, version, wall-clock time, library, session and URL; empty if it is missing."""
         return self.rows[0] if self.rows and self.rows[0]["kind"] == "head" else {}
 
     @property
     def seconds(self) -> float:
-        """Return the time of the last thing that is known: a row, or the end of the audio."""
+        """Time of the last row or the end of the audio, in seconds."""
         last = max((row.get("until", _time_of(row)) for row in self.rows), default=0.0)
         return max(last, self._frames / self._rate_hz if self._rate_hz else 0.0)
 
     @property
     def lost(self) -> tuple[Row, ...]:
-        """Return the rows that say what is missing: of which side, how much, and why."""
+        """Rows about missing data: which side, how much, and why."""
         return tuple(row for row in self.rows if row["kind"] == "lost")
 
     @property
     def rtvi(self) -> str:
-        """Return the version of the bot's protocol; "" if it is not known."""
+        """Version of the bot's protocol; "" if unknown."""
         return str(self._bot_row.get("rtvi", ""))
 
     @property
     def bot(self) -> str:
-        """Return what the bot is: "RTVI 2.2.0, pipecat-ai 1.14.0"; "" if it is not known."""
+        """Name and versions of the bot: "RTVI 2.2.0, pipecat-ai 1.14.0"; "" if unknown."""
         return about_bot(self._bot)
 
     @property
@@ -156,19 +156,19 @@ class Recording:
             return BotReadyData()
         return bot
 
-    # -- for other programs -------------------------------------------------------------------------------------------
+    # -- exporting ----------------------------------------------------------------------------------------------------
 
     def export(self, path: str | os.PathLike[str] | None = None, format: Format | None = None) -> str:
         """Return the recording in another format, and write it to a file if `path` is given.
 
         Args:
-            path: The file, which is overwritten; its suffix names the format: .html, .vtt (subtitles of both sides),
+            path: File to write or overwrite. Its suffix names the format: .html, .vtt (subtitles of both sides),
                 .otlp.json (traces for OpenTelemetry), .trace.json (chrome://tracing and Perfetto) or
                 .conversation.json (Pipecat's evals).
-            format: "html", "vtt", "otlp", "chrome" or "conversation"; None: that of the suffix.
+            format: "html", "vtt", "otlp", "chrome" or "conversation"; None takes the format from the suffix.
 
         Raises:
-            ValueError: Neither names a format, or the path is that of a file of the recording.
+            ValueError: Neither argument names a format, or the path is a file of the recording.
             OSError: The file cannot be written, or the WAV file cannot be read.
         """
         PATH.or_none.check(path=path)
@@ -181,14 +181,14 @@ class Recording:
         return self._written(exported(self, chosen, file), file)
 
     def report(self, path: str | os.PathLike[str] | None = None, *, embed_audio: bool = False) -> str:
-        """Return a page that shows the recording, one file of HTML, and write it if `path` is given.
+        """Return an HTML page that shows the recording, and write it to a file if `path` is given.
 
         Args:
-            path: The file, which is overwritten.
-            embed_audio: The page holds the audio; else it plays the WAV file from where that is now.
+            path: File to write or overwrite.
+            embed_audio: True to put the audio into the page. Otherwise the page plays the WAV file where it is now.
 
         Raises:
-            ValueError: The path is that of a file of the recording.
+            ValueError: The path is a file of the recording.
             OSError: The file cannot be written, or the WAV file cannot be read.
         """
         PATH.or_none.check(path=path)
@@ -203,10 +203,10 @@ class Recording:
         return text
 
     def check_output(self, path: str | os.PathLike[str]) -> None:
-        """Check that a file which will be written is none of the recording.
+        """Check that an output file would not overwrite a file of the recording.
 
         Raises:
-            ValueError: It is.
+            ValueError: It would.
         """
         PATH.check(path=path)
         own = {os.path.realpath(each) for each in (self.path, self.path.with_suffix(".wav"))}
@@ -224,14 +224,14 @@ class Recording:
         return _frames_of(self.wav)
 
     def audio(self, turn: Turn | int | None = None, side: Literal["bot", "user"] = "bot") -> TurnAudio:
-        """Return audio as it was heard; empty if there is none.
+        """Return audio as the user and the bot heard it; empty if there is none.
 
         Args:
-            turn: One of `turns()`, or its number; None: the whole recording, from its beginning.
-            side: Whose audio.
+            turn: One of `turns()`, or its number; None for the whole recording.
+            side: Side that spoke, "bot" or "user".
 
         Raises:
-            ValueError: There is no such turn or side.
+            ValueError: No such turn or side exists.
             OSError: The WAV file cannot be read.
         """
         _SIDE.check(side=side)
@@ -247,9 +247,9 @@ class Recording:
     # -- turns --------------------------------------------------------------------------------------------------------
 
     def turns(self) -> tuple[Turn, ...]:
-        """Return the turns that the client made of the same messages, with what was heard of their audio.
+        """Return the turns as the client built them from the same messages, with the heard part of their audio.
 
-        Their `timings` are in seconds since the recording began.
+        Their `timings` are in seconds since the start of the recording.
 
         Raises:
             OSError: The WAV file cannot be read.
@@ -269,19 +269,19 @@ class _Tracks:
         self.of: Final[Mapping[str, AudioTrack]] = {"in": self._bot, "out": self._user}
 
     def received(self) -> AudioTrack:
-        """Return the bot's."""
+        """Return the bot's track."""
         return self._bot
 
     def sent(self) -> AudioTrack:
-        """Return the user's."""
+        """Return the user's track."""
         return self._user
 
 
 class _TurnMaker:
-    """Makes turns: feeds the rows of a recording to a tracker, at their moments.
+    """Rebuilds turns: feeds the rows of a recording to a tracker, each at its time.
 
     Args:
-        recording: The recording.
+        recording: Recording to read.
     """
 
     def __init__(self, recording: Recording) -> None:
@@ -309,7 +309,7 @@ class _TurnMaker:
                 continue
             self._audio.read(tracker.speeches, at)
             if kind == "end":
-                if what.get("initiator") is not None:  # else only the recording has ended
+                if what.get("initiator") is not None:  # otherwise only the recording ended
                     self._report(at, tracker.end_session(at, lost=_is_loss(what)))
                 break
             self._report(at, self._take(at, what))
@@ -319,7 +319,7 @@ class _TurnMaker:
         return [turn for _, turn in sorted((in_progress | self._turns).items())]
 
     def _add_transcripts(self) -> None:
-        """Give the turns that are over the words that were found in their audio, by the moments of their ends."""
+        """Add to the ended turns the words transcribed from their audio, matched by the moments of their ends."""
         ends = sorted(
             (turn.timings.ended or 0.0, turn.number) for turn in self._turns.values() if turn.bot_text is None
         )
@@ -336,7 +336,7 @@ class _TurnMaker:
                 self._turns[number] = attrs.evolve(self._turns[number], bot_text=text, spoken_text=text)
 
     def _happenings(self) -> Iterator[tuple[float, str, Any]]:
-        """Yield what happened, in order: messages, audio frames and the end."""
+        """Yield the messages, the audio frames and the end, in the order of time."""
         recording = self._recording
         found: list[tuple[float, str, Any]] = []
         channels = {_SIDES[side]: _channel(recording.wav, side) for side in _SIDES}
@@ -368,7 +368,7 @@ class _TurnMaker:
             self._report(due, self._tracker.pass_time(due))
 
     def _report(self, at: float, turns: list[OpenTurn]) -> None:
-        """Make the turns that are over, with their audio. As `ConversationTracker._report()`."""
+        """Build the ended turns, with their audio, as `ConversationTracker._report()` does."""
         for number, turn in enumerate(turns):
             if not turn.is_over:
                 continue
@@ -383,15 +383,15 @@ class _TurnMaker:
 
 
 def _rows_file(path: Path) -> Path:
-    """Return the file with the rows, by either file, the page, or their name without a suffix."""
+    """Return the rows file, given either file, the page, or their name without a suffix."""
     return path.with_suffix(".jsonl") if path.suffix in _SUFFIXES else path.with_name(f"{path.name}.jsonl")
 
 
 def frames_of(recording: Recording, direction: str, pcm: bytes) -> Iterator[tuple[float, bytes]]:
-    """Yield the audio frames of one side, each with its arrival.
+    """Yield the audio frames of one side, each with its arrival time.
 
     Args:
-        recording: What is read.
+        recording: Recording to read.
         direction: "in" for the bot, "out" for the user.
         pcm: All audio of that side.
     """
@@ -406,7 +406,7 @@ def _time_of(row: Row) -> float:
 
 
 def _rate_of(rows: Iterable[Row]) -> int:
-    """Return the rate of the WAV file; 0: there is none."""
+    """Return the sample rate of the WAV file, in hertz; 0 if there is no file."""
     return next((row["rate_hz"] for row in rows if row["kind"] == "wav" and is_rate(row.get("rate_hz"))), 0)
 
 
@@ -415,21 +415,21 @@ def _is_audio_of(row: Row, side: str) -> bool:
 
 
 def _is_loss(row: Row) -> bool:
-    """Return whether a session was cut off; as of the client's own turns."""
+    """Return whether a session was cut off, by the client's rule for its own turns."""
     return (
         row.get("initiator") == "network" or row.get("error") is not None or row.get("code") not in (None, 1000, 1005)
     )
 
 
 def _frames_of(wav: Path | None) -> int:
-    """Return how many samples each side of a WAV file has, by the size of the file."""
+    """Return the number of samples on each side of a WAV file, by the file's size."""
     if wav is None:
         return 0
     return max(0, wav.stat().st_size - WAV_HEADER_BYTES) // 4
 
 
 def _is_stereo(wav: Path) -> bool:
-    """Return whether there is a WAV file with the header of a recording: 2 channels of 16 bit, then the samples."""
+    """Return whether a WAV file exists and has a recording's header: 2 channels of 16 bits, then the samples."""
     if not wav.is_file():
         return False
     with wav.open("rb") as file:
@@ -440,7 +440,7 @@ def _is_stereo(wav: Path) -> bool:
 
 
 def _channel(wav: Path | None, side: str) -> bytes:
-    """Return the samples of one side of a WAV file: all that it has, whatever its header says of a cut one."""
+    """Return the samples of one side of a WAV file. The length in its header is ignored: a killed process leaves it."""
     if wav is None:
         return b""
     with wav.open("rb") as file:
@@ -454,7 +454,7 @@ def _channel(wav: Path | None, side: str) -> bytes:
 
 
 def _rest(side: str, end: int, frames: int, rate_hz: int) -> list[Row]:
-    """Return a stretch of the audio that no row speaks of, because the process was killed before it was written."""
+    """Return the last stretch of audio, which has no row because the process was killed before writing one."""
     n = frames - end
     if n <= 0:
         return []

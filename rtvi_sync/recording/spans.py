@@ -1,7 +1,7 @@
-"""The spans of a conversation, with the one table of their names: for the OTLP exporter and `rtvi_sync.otel`. Pure.
+"""The spans of a conversation and the one table of their names, for the OTLP exporter and `rtvi_sync.otel`. Pure.
 
-The names of turns are those of Pipecat's own traces. The names that begin with `gen_ai.` are those of OpenTelemetry's
-conventions for generative AI, which have none for voices; the names that begin with `rtvi.` are ours.
+Turns have the names of Pipecat's own traces. The `gen_ai.` names are OpenTelemetry's conventions for generative AI,
+which define none for voices. The `rtvi.` names are this package's own.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ OPERATION: Final = "gen_ai.operation.name"
 TOOL_NAME: Final = "gen_ai.tool.name"
 TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
 
-# What was said, called and returned: only if the application asks for it.
+# Words, arguments and results: recorded only if the application asks for them.
 INPUT: Final = "gen_ai.input.messages"
 OUTPUT: Final = "gen_ai.output.messages"
 SPOKEN: Final = "rtvi.turn.spoken_text"
@@ -62,15 +62,15 @@ TOOL_RESULT: Final = "gen_ai.tool.call.result"
 
 @attrs.frozen(kw_only=True)
 class PlannedSpan:
-    """A span that is complete.
+    """A complete span.
 
     Attributes:
-        name: of the span.
-        start, end: seconds, by the clock of the turns.
-        attributes: what is known of it.
-        events: moments and names, in the order of time.
-        error: why what it stands for has failed; None: it has not.
-        children: the spans below it.
+        name: Name of the span.
+        start, end: Its limits in seconds, by the clock of the turns.
+        attributes: Known values.
+        events: Moments and names, in the order of time.
+        error: Reason of the failure; None if nothing failed.
+        children: Spans below it.
     """
 
     name: str
@@ -94,14 +94,14 @@ def _ids(conversation_id: str) -> Attributes:
 def turn_span(
     turn: Turn, conversation_id: str, now: float, *, is_cut: bool = False, content: bool = False
 ) -> PlannedSpan:
-    """Return the span of a turn, with the calls of its functions below it.
+    """Return the span of a turn, with its function calls as children.
 
     Args:
-        turn: the turn.
-        conversation_id: of its conversation.
-        now: the end of a turn that is in progress.
-        is_cut: it ended with its conversation; a turn in progress does so anyway.
-        content: also what was said, called and returned.
+        turn: The turn.
+        conversation_id: Id of its conversation.
+        now: End of the span, for a turn in progress.
+        is_cut: True if the conversation's end cut the turn. A turn in progress counts as cut anyway.
+        content: True to include words, arguments and results.
     """
     start, end = start_of(turn.timings), end_of(turn.timings)
     end = max(end, now) if turn.is_open else end

@@ -1,4 +1,4 @@
-"""Recordings as plain data: what `rtvi-sync show` prints, as JSON and in tables, and what its page is made of. Pure."""
+"""Recordings as plain data, for the JSON, the tables and the page of `rtvi-sync show`. Pure."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from .recording import Recording
 
 CHANGES: Final = ("ms", "verdict", "before", "after", "change", "95 % interval")
-"""The headers of `change_rows()`, of which the first two are texts."""
+"""The headers of `change_rows()`; the first two columns are text."""
 
 NOT_JUDGED: Final = "not judged: p50 needs 5 turns with the same questions on each side, p95 needs 20"
 
 
 def summary(recordings: Sequence[Recording], comparison: Comparison | None = None) -> dict[str, Any]:
-    """Return the turns of recordings, the percentiles over all, and how they compare with a baseline.
+    """Return the turns of recordings, the percentiles over all turns, and the comparison with a baseline.
 
     Args:
-        recordings: in the order in which they are told.
-        comparison: with a baseline; None: there is none.
+        recordings: Recordings in display order.
+        comparison: Comparison with a baseline; None without one.
     """
     turns = [turn for recording in recordings for turn in recording.turns()]
     return {
@@ -51,7 +51,7 @@ def _recording(recording: Recording) -> dict[str, Any]:
 
 
 def turn_as_data(turn: Turn) -> dict[str, Any]:
-    """Return what was said and called in a turn, and its latencies in seconds."""
+    """Return the words and calls of a turn, and its latencies in seconds."""
     return {
         "number": turn.number,
         "initiator": turn.initiator,
@@ -88,7 +88,7 @@ def _changes(comparison: Comparison) -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def left_out(comparison: Comparison | None) -> dict[str, list[str]]:
-    """Return the questions that were not compared, because one side alone has them."""
+    """Return the questions that were not compared because only one side has them."""
     if comparison is None:
         return {"before": [], "after": []}
     return {"before": list(comparison.only_before), "after": list(comparison.only_after)}
@@ -108,7 +108,7 @@ def in_ms(seconds: float | None) -> str:
 
 
 def change_rows(comparison: Comparison) -> list[tuple[str, ...]]:
-    """Return a row a percentile of each latency, under `CHANGES`."""
+    """Return one row for each percentile of each latency, under `CHANGES`."""
     return [
         (
             f"{words_of(measure)} {name}",
@@ -124,7 +124,7 @@ def change_rows(comparison: Comparison) -> list[tuple[str, ...]]:
 
 
 def left_out_in_words(comparison: Comparison) -> list[str]:
-    """Return a line a side whose questions are not compared."""
+    """Return a line for each side with questions that were not compared."""
     sides = left_out(comparison).items()
     return [
         f"not compared, because they were asked only {side}: {', '.join(map(repr, texts))}"
@@ -134,7 +134,7 @@ def left_out_in_words(comparison: Comparison) -> list[str]:
 
 
 def slower_in_words(comparison: Comparison) -> str:
-    """Return what has become slower: "first audio p50 by 150 ms (650 ms, was 500 ms)"; "" if nothing has."""
+    """Return the slower latencies: "first audio p50 by 150 ms (650 ms, was 500 ms)"; "" if there are none."""
     return ", ".join(
         f"{words_of(measure)} {name} by {in_ms(change.change)} ms ({in_ms(change.after)} ms, was "
         f"{in_ms(change.before)} ms)"

@@ -1,4 +1,4 @@
-"""Tables for a terminal, as plain lines or drawn by rich."""
+"""Tables for a terminal, as plain lines or rich tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def columns(headers: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> list[str]:
-    """Return the lines of a table, of which the first `texts` columns are text and the others numbers."""
+    """Return the lines of a table. The first `texts` columns are text, the others numbers."""
     widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
     return [
         "  ".join(
@@ -24,10 +24,10 @@ def columns(headers: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 
 
 
 def rich_table(headers: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1, width: int = 80) -> Table:
-    """Return a table of rich, of which the first `texts` columns are text and the others numbers.
+    """Return a rich table. The first `texts` columns are text, the others numbers.
 
-    The first column, which tells the rows apart, and the numbers stay on one line; the other texts are wrapped. If the
-    first column would take more than two thirds of `width`, it is wrapped too.
+    The first column identifies the row, so it stays on one line, as do the numbers; the other texts wrap. If the first
+    column would take more than two thirds of `width`, it wraps too.
 
     Raises:
         ModuleNotFoundError: rich is not installed.

@@ -1,4 +1,4 @@
-"""The lines of a conversation, from its turns. Pure."""
+"""Turns the records of a conversation into lines of text. Pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from rtvi_sync.conversation.record import TurnRecord
 
 from ..protocol.text import LONGEST_LINE
 
-# Longer lines are divided; what stands before them needs some room.
+# Longer lines are divided, which leaves room for the speaker's label.
 _LONGEST = LONGEST_LINE - 100
 
-#: The line of a speaker whose words are not known.
+#: The line for a speaker whose words are unknown.
 SPEAKS: Final = "(speaks)"
 
-#: The types of events after which the lines may have changed.
+#: Events that may change the lines.
 EVENTS = (
     RTVIEvent.TURN_STARTED,
     RTVIEvent.TURN_ENDED,
@@ -41,7 +41,7 @@ class Line:
 
     Attributes:
         who: "you" or "bot".
-        text: the words.
+        text: The words.
     """
 
     who: Literal["you", "bot"]
@@ -50,21 +50,21 @@ class Line:
 
 @attrs.define
 class _Shown:
-    """What was returned of a turn."""
+    """The parts of a turn that were already returned."""
 
     user: bool = False
-    bot: bool = False  # that it speaks, without words
+    bot: bool = False  # True once a line says that the bot speaks, without its words
     bot_characters: int = 0
 
 
 class Transcript:
-    """Lines in the order in which they become final: what the user said, then what the bot answered.
+    """Lines in the order in which they become final: the user's words, then the bot's answer.
 
-    What the user typed is no line, because it is shown where it is typed. Over a transport that carries no messages a
-    line tells that one of them speaks.
+    Typed text makes no line, because the terminal already shows it. If the transport carries no messages, a line says
+    who speaks.
 
     Attributes:
-        unfinished: the line that may still change; None: there is none.
+        unfinished: Line that may still change; None if there is none.
     """
 
     def __init__(self) -> None:
@@ -72,11 +72,11 @@ class Transcript:
         self._shown: dict[int, _Shown] = {}  # by the number of the turn
 
     def update(self, turns: Iterable[TurnRecord], *, flush: bool = False) -> list[Line]:
-        """Return the lines that have become final since the last call.
+        """Return the lines that became final since the last call.
 
         Args:
-            turns: the last turns, in order, with those that are not over.
-            flush: what the bot has said so far is a line, although its turn is not over.
+            turns: Latest turns in order, including open ones.
+            flush: True to return the bot's words so far as a line, although its turn is still open.
         """
         before, self._shown, self.unfinished = self._shown, {}, None
         lines: list[Line] = []
@@ -99,7 +99,7 @@ class Transcript:
 
 
 def _without_words(turn: TurnRecord, shown: _Shown) -> Iterator[Line]:
-    """Yield who speaks, where the words are not known, as soon as that is heard."""
+    """Yield a line for each speaker whose words are unknown, as soon as the speaker is heard."""
     timings = turn.timings
     if turn.user_text is None and timings.user_started is not None and not shown.user:
         shown.user = True
@@ -116,5 +116,5 @@ def has_begun(turn: TurnRecord) -> bool:
 
 
 def is_heard(turn: TurnRecord) -> bool:
-    """Return whether the words of a speaking user are complete."""
+    """Return whether the user's spoken words are complete."""
     return not turn.is_open or (turn.timings.transcribed is not None and has_begun(turn))

@@ -1,4 +1,4 @@
-"""The outline of audio, for a picture of it. Pure."""
+"""The outline of audio, for drawing. Pure."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _MAX_COLUMNS: Final = 60_000
 def columns_of(pcm: bytes, rate_hz: int) -> tuple[float, bytes]:
     """Return the lowest and highest sample of each column of a picture.
 
-    A column is 10 ms; of audio of more than 10 minutes it is longer, so that there are 60,000 columns at most.
+    A column is 10 ms. Audio longer than 10 minutes has longer columns, so that there are at most 60,000.
 
     Args:
-        pcm: signed 16-bit little endian samples, mono.
-        rate_hz: samples per second.
+        pcm: Signed 16-bit little-endian samples, mono.
+        rate_hz: Sample rate in hertz.
 
     Returns:
-        The seconds of a column, and its lowest and highest sample as two signed bytes, column after column.
+        The duration of a column in seconds, and its lowest and highest sample as two signed bytes, column by column.
     """
     samples = array("h", pcm[: len(pcm) // 2 * 2])
     if sys.byteorder == "big":

@@ -49,7 +49,7 @@ __all__ = [
     "word_error_rate",
 ]
 
-# Each name is imported on first use: the plugin of pytest is in this package, and every run of pytest imports it.
+# Each name is imported on first use, because every run of pytest imports this package with the plugin.
 _NAMES = {
     ".conversation.words": "word_error_rate",
     "embedded_bot.bot": "EmbeddedBot",

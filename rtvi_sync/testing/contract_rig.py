@@ -25,7 +25,7 @@ from rtvi_sync import (
 from rtvi_sync.concurrency.lifecycle import start_thread
 from rtvi_sync.media import NullSink, SilenceSource
 
-#: Takes the JSON text of a client's message; returns those of the bot's answers. Several threads may call it.
+#: Takes the JSON text of a client's message; returns the JSON texts of the bot's answers. Several threads may call it.
 Bot: TypeAlias = Callable[[str], list[str]]
 
 # The limit of every call that waits in a test, in seconds.
@@ -35,14 +35,14 @@ LIMIT: Final = 30.0
 class FarEnd(abc.ABC):
     """A transport under test, and the peer at its other end.
 
-    Over a transport that carries no messages the peer never has a text for the `Bot`; it is ready at once, and what
-    `send()` gets is junk. Tests that need messages are skipped.
+    Over a transport without messages, the peer never has a text for the `Bot`, is ready at once, and gets junk from
+    `send()`. Tests that need messages are skipped.
 
     Attributes:
-        transport: a new one.
-        auth_bundle: the argument with which `connect()` reaches the bot.
-        hanging_bundle: the argument with which it waits for a server that does not answer; None: it never waits.
-        max_inbound: the largest message that the bot can send, in bytes.
+        transport: A new transport.
+        auth_bundle: Argument with which `connect()` reaches the bot.
+        hanging_bundle: Argument with which `connect()` waits for a silent server; None if it never waits.
+        max_inbound: Size of the largest message that the bot can send, in bytes.
     """
 
     transport: Transport
@@ -52,23 +52,23 @@ class FarEnd(abc.ABC):
 
     @abc.abstractmethod
     def send(self, text: str) -> None:
-        """Send `text`, which need not be a message, from the bot over the current connection. Any thread calls it."""
+        """Send `text`, a message or junk, from the bot over the current connection. Any thread may call it."""
 
     @abc.abstractmethod
     def end(self) -> None:
-        """End the current connection from the bot's side, in good order."""
+        """End the current connection from the bot's side in good order."""
 
     @abc.abstractmethod
     def cut(self) -> None:
-        """Break the current connection, inside a message of the bot's if the transport allows that."""
+        """Break the current connection, inside one of the bot's messages if the transport allows it."""
 
 
 class ContractBot:
-    """The bot of the tests: it answers requests "echo" and "refuse", and sends "repeat" back as a server message."""
+    """The bot of the tests. It answers "echo" and "refuse" requests, and sends "repeat" back as a server message."""
 
     def __init__(self) -> None:
         self.is_ready = True
-        # Guards `_received`, and wakes threads that wait for messages. Held for a moment by threads that call the bot.
+        # Guards `_received` and wakes threads that wait for messages. Threads that call the bot hold it briefly.
         self._changed = threading.Condition()
         self._received: list[dict[str, Any]] = []
 
@@ -111,7 +111,7 @@ class SessionLog:
     def __init__(self, options: TransportOptions, on_message: Callable[[Any], None]) -> None:
         self.options: TransportOptions = attrs.evolve(options, on_closed=self._closed, on_messages=self._messages)
         self._forward_message, self._forward_closed = on_message, options.on_closed
-        # Guards nothing: the thread that delivers holds it, so that a second one that delivers meanwhile is detected.
+        # Held during a delivery, to detect a second thread that delivers at the same time.
         self._delivering = threading.Lock()
         self.messages: int = 0
         self.ends: list[CloseInfo] = []
@@ -123,7 +123,7 @@ class SessionLog:
         if not self._delivering.acquire(blocking=False):
             self.overlapped = True
             return
-        after = self.after_message  # the client may continue, and set another one, before this message is done with
+        after = self.after_message  # read now: while the client handles this message, a test may set another function
         try:
             self.messages += 1
             self._forward_message(message)
@@ -141,12 +141,12 @@ class SessionLog:
 
 
 class Rig:
-    """A transport between a client and the contract's bot.
+    """A transport between a client and the bot of the contract.
 
     Attributes:
-        far: the peer of the transport.
-        bot: the bot behind it.
-        session_logs: the transport's callbacks in each session.
+        far: Peer of the transport.
+        bot: Bot behind the peer.
+        session_logs: Callbacks of the transport, by session.
     """
 
     def __init__(self, far: FarEnd, bot: ContractBot, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,16 +182,14 @@ class Rig:
             client.disconnect()
 
     def check_session(self, client: RTVIClient, data: Any = 1) -> None:
-        """Check that a session works: the bot answers a request; without messages, it is ready."""
+        """Check that a session works: the bot answers a request, or, without messages, is ready."""
         if self.far.transport.carries_messages:
             assert client.send_client_request("echo", data) == data
         else:
             assert client.state is TransportState.READY
 
     def waiting_calls(self, client: RTVIClient) -> list[BackgroundCall]:
-        """Return a call that waits for an answer that does not come, once the bot has the request; none without
-        messages.
-        """
+        """Start a request that stays unanswered, and return the call once the bot has it; none without messages."""
         if not self.far.transport.carries_messages:
             return []
         call = BackgroundCall(lambda: client.send_client_request("never answered"))
@@ -199,7 +197,7 @@ class Rig:
         return [call]
 
     def check_refusal(self) -> None:
-        """Check that a message is refused without a connection; a transport without messages is never given one."""
+        """Check that a message is refused without a connection; skipped for transports without messages."""
         if self.far.transport.carries_messages:
             with pytest.raises(DisconnectedError):
                 self.far.transport.send_message(RTVIMessage("client-message", {"t": "echo"}, "1"))
@@ -260,6 +258,6 @@ def descriptors() -> set[str]:
     for entry in Path("/proc/self/fd").glob("*"):
         try:
             found.add(f"{entry.name} {entry.readlink()}")
-        except OSError:  # the descriptor of the listing itself is closed by now
+        except OSError:  # the descriptor of the listing itself is already closed
             continue
     return {name for name in found if any(kind in name for kind in ("socket:", "pipe:", "anon_inode:"))}

@@ -15,9 +15,9 @@ DIRECTIONS: Final[tuple[Direction, Direction]] = ("to_client", "to_server")
 
 @attrs.frozen
 class ConnectionFault:
-    """Base of the faults. All but `HalfClose` and `Reset` last until they are lifted.
+    """Base of the faults. All but `HalfClose` and `Reset` last until lifted.
 
-    A number out of range, such as a rate of 0, raises `ValueError`; a value that is no number raises `TypeError`.
+    A number out of range, such as a rate of 0, raises `ValueError`. A value that is not a number raises `TypeError`.
     """
 
 
@@ -26,7 +26,7 @@ class Delay(ConnectionFault):
     """Every byte arrives later.
 
     Attributes:
-        seconds: the delay.
+        seconds: Delay.
     """
 
     seconds: float = attrs.field(validator=WAIT)
@@ -34,10 +34,10 @@ class Delay(ConnectionFault):
 
 @attrs.frozen
 class Split(ConnectionFault):
-    """Data is split into chunks, each sent in a segment of its own.
+    """Data is split into chunks, each sent in its own segment.
 
     Attributes:
-        size_bytes: of a chunk.
+        size_bytes: Size of a chunk.
     """
 
     size_bytes: int = attrs.field(default=1, validator=COUNT)
@@ -48,8 +48,8 @@ class Coalesce(ConnectionFault):
     """Data is buffered and sent in one chunk.
 
     Attributes:
-        size_bytes: the number of buffered bytes that are sent immediately.
-        seconds: the maximum time that a byte is buffered.
+        size_bytes: Number of buffered bytes that are sent immediately.
+        seconds: Longest time for which a byte is buffered.
     """
 
     size_bytes: int = attrs.field(validator=COUNT)
@@ -61,7 +61,7 @@ class Throttle(ConnectionFault):
     """The connection is slow.
 
     Attributes:
-        bytes_per_second: its rate.
+        bytes_per_second: Transfer rate.
     """
 
     bytes_per_second: float = attrs.field(validator=POSITIVE)
@@ -69,10 +69,10 @@ class Throttle(ConnectionFault):
 
 @attrs.frozen
 class Drop(ConnectionFault):
-    """Bytes are dropped; those after them arrive as if the dropped bytes had never been sent.
+    """Bytes are dropped; later bytes arrive as if the dropped bytes had never been sent.
 
     Attributes:
-        size_bytes: how many; None: all.
+        size_bytes: Number of dropped bytes; None for all.
     """
 
     size_bytes: int | None = attrs.field(default=None, validator=COUNT.or_none)
@@ -80,11 +80,11 @@ class Drop(ConnectionFault):
 
 @attrs.frozen
 class Corrupt(ConnectionFault):
-    """Bytes arrive with some of their bits flipped.
+    """Bytes arrive with some bits flipped.
 
     Attributes:
-        size_bytes: how many; None: all.
-        mask: the bits, as a number from 1 to 255.
+        size_bytes: Number of corrupted bytes; None for all.
+        mask: Flipped bits, as a number from 1 to 255.
     """
 
     size_bytes: int | None = attrs.field(default=1, validator=COUNT.or_none)
@@ -103,4 +103,4 @@ class HalfClose(ConnectionFault):
 
 @attrs.frozen
 class Reset(ConnectionFault):
-    """The receiver sees the connection reset (RST). For the sender it is closed."""
+    """The receiver sees the connection reset (RST). For the sender, it is closed."""

@@ -37,7 +37,7 @@ def _pattern(path: str) -> re.Pattern[str]:
 
 _REQUESTS: Final = {name: (method, _pattern(path)) for name, (method, path) in HANG_UP_REQUESTS.items()}
 
-# Each line of a bot's process counts, so nothing here but the redirection. Python imports it before the bot's program.
+# Each line runs in the bot's process, so the hook only redirects. Python imports it before the bot's program.
 _HOOK: Final = '''\
 """Take a bot's requests to Twilio, Telnyx and Plivo to a stub. Python imports this file when it starts."""
 try:
@@ -56,10 +56,10 @@ else:
 
 
 def hook(url: str) -> str:
-    """Return the text of a `sitecustomize.py` that takes a bot's requests to this server in place of the providers'.
+    """Return the text of a `sitecustomize.py` that redirects a bot's provider requests to this server.
 
     Args:
-        url: "http://host:port".
+        url: URL of this server, "http://host:port".
     """
     return _HOOK.format(url=url)
 
@@ -70,9 +70,9 @@ class HangUp:
 
     Attributes:
         provider: "twilio", "telnyx" or "plivo".
-        call_id: of the call.
-        account: the bot's account with the provider, without its key; None: Telnyx's request names none.
-        at: when it arrived, in seconds of Python's monotonic clock.
+        call_id: Id of the call.
+        account: The bot's account with the provider, without its key; None for Telnyx, whose request has no account.
+        at: Arrival time, in seconds of Python's monotonic clock.
     """
 
     provider: ProviderName
@@ -82,10 +82,10 @@ class HangUp:
 
 
 class ProviderAPI:
-    """An HTTP server on the loopback interface that takes a bot's requests to end calls of Twilio, Telnyx and Plivo.
+    """A loopback HTTP server that receives a bot's requests to end calls of Twilio, Telnyx and Plivo.
 
-    A bot of Pipecat hangs up by a request to the provider of its call. In a test there is none: with the hook in its
-    process the bot sends the request here. `EmbeddedBot(provider_api=api)` needs no hook. Use it as a context manager,
+    A Pipecat bot hangs up by a request to the call's provider. A test has no provider: with the hook in its process,
+    the bot sends the request here. `EmbeddedBot(provider_api=api)` needs no hook. Use the server as a context manager,
     or call `start()` and `stop()`.
 
         with ProviderAPI() as api, EmbeddedBot(provider_api=api) as bot:
@@ -93,16 +93,16 @@ class ProviderAPI:
             bot.wait_for_session().hang_up()
             assert api.wait_for_hang_up().provider == "twilio"
 
-    No credentials are checked or kept.
+    The server does not check or keep credentials.
 
     Args:
-        answer: what requests get: 204: the call is ended (Twilio's and Telnyx's status of that is 200); 404: there is
-            no such call; "never": no answer, and bots of Pipecat wait for it before they close the connection.
-        host: address to listen on.
-        port: 0 takes any free one.
+        answer: Answer to every request. 204: the call is ended (Twilio and Telnyx send status 200 for this). 404: no
+            such call. "never": no answer, which keeps a Pipecat bot from closing the connection.
+        host: Address to listen on.
+        port: Port to listen on; 0 takes any free one.
 
     Attributes:
-        url: "http://host:port" while it runs, else "".
+        url: "http://host:port" while the server runs, otherwise "".
     """
 
     def __init__(self, *, answer: Literal[204, 404, "never"] = 204, host: str = "127.0.0.1", port: int = 0) -> None:
@@ -113,45 +113,45 @@ class ProviderAPI:
         self.url: str = ""
         self._host, self._port = host, port
         self._endpoint: HTTPEndpoint | None = None
-        # Guards _hang_ups and _new, and wakes threads that wait for them. Held for a moment by the threads of requests
-        # and by the test's threads.
+        # Guards _hang_ups and _new, and wakes threads that wait for them. Threads of requests and of the test hold it
+        # briefly.
         self._changed = threading.Condition()
         self._hang_ups: list[HangUp] = []
         self._new: deque[HangUp] = deque()
 
     def start(self) -> None:
-        """Start to listen.
+        """Start listening.
 
         Raises:
-            OSError: the port is in use.
-            RuntimeError: it is running already.
+            OSError: The port is in use.
+            RuntimeError: The server is already running.
         """
         if self._endpoint is not None:
-            raise RuntimeError("The server is running already; call stop() before start()")
+            raise RuntimeError("The server is already running. Call stop() before start()")
         self._endpoint = HTTPEndpoint(self._host, self._port, None, self._respond)
         self.url = f"http://{authority(self._host, self._endpoint.port)}"
 
     def stop(self) -> None:
-        """Stop to listen and cut all connections, also of requests without an answer. Idempotent."""
+        """Stop listening and cut all connections, including unanswered ones. Idempotent."""
         endpoint, self._endpoint, self.url = self._endpoint, None, ""
         if endpoint is not None:
             endpoint.stop(_STOP_TIMEOUT)
 
     @property
     def hang_ups(self) -> list[HangUp]:
-        """Return all requests to end a call so far, oldest first."""
+        """All requests to end a call so far, oldest first."""
         with self._changed:
             return list(self._hang_ups)
 
     @property
     def hook(self) -> str:
-        """Return the text of a `sitecustomize.py` for the bot's process, which takes its requests here.
+        """The text of a `sitecustomize.py` that makes the bot's process send its provider requests here.
 
-        It concerns aiohttp's requests to api.twilio.com, api.telnyx.com and api.plivo.com. Python imports the file if
+        It redirects aiohttp's requests to api.twilio.com, api.telnyx.com and api.plivo.com. Python imports the file if
         its directory is in `PYTHONPATH` when the bot starts.
 
         Raises:
-            RuntimeError: the server does not run, so it has no URL.
+            RuntimeError: The server is not running, so it has no URL.
         """
         if not self.url:
             raise RuntimeError("The server has no URL before start()")
@@ -161,7 +161,7 @@ class ProviderAPI:
         """Wait for the next request that no earlier call returned, and return it.
 
         Raises:
-            RequestTimeoutError: no bot has hung up within `timeout` seconds.
+            RequestTimeoutError: No bot hung up within `timeout` seconds.
         """
         WAIT.check(timeout=timeout)
         with self._changed:
@@ -197,7 +197,7 @@ def _hang_up_in(request: BotRequest) -> HangUp | None:
         if found is None or request.method != method:
             continue
         if name == "twilio" and b"completed" not in parse_qs(request.content).get(b"Status", ()):
-            continue  # other requests of that path change the call
+            continue  # other requests to that path change the call
         parts = found.groupdict()
         account = parts.get("account")
         return HangUp(

@@ -1,7 +1,7 @@
-"""The plugin of pytest: fixtures that connect to a bot under test, and its timeline in the reports of failed tests.
+"""The pytest plugin: fixtures that connect to a bot under test, and its timeline in reports of failed tests.
 
-Every run of pytest imports this module where the package is installed, so it imports nothing of the package before a
-fixture is used.
+Every run of pytest imports this module if the package is installed, so the module imports the rest of the package only
+when a fixture is used.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from rtvi_sync.testing.scenarios.model import Scenario
     from rtvi_sync.testing.scenarios.report import ScenarioResult
 
-__tracebackhide__ = True  # the line of the test is shown
+__tracebackhide__ = True  # pytest shows the line of the test instead
 
 _TIMEOUT = 30.0  # default of ask(), listen() and expect()
-# Properties of a test, as in junit's XML: one for each turn that has the latency.
+# Properties of a test, as in JUnit XML: one for each turn with the latency.
 _LATENCIES = {"voice_to_voice": "rtvi_voice_to_voice", "time_to_first_audio": "rtvi_first_audio"}
 _TURNS = "rtvi_turns"
 _RECORDING = "rtvi_recording"
@@ -43,10 +43,10 @@ _FIGURES = (_TURNS, *_LATENCIES.values())
 _MAX_TURNS = 5  # in the report of a failed test
 _MAX_NAME = 150  # characters of a test's node id in the name of its recording
 _MAX_WHY = 500  # characters of an error on the page of its test
-_NOT_RECORDED = "--rtvi-record-failed DIR keeps a recording of each failed test: its messages, and its audio"
+_NOT_RECORDED = "--rtvi-record-failed DIR keeps a recording of each failed test: its messages and its audio"
 _ENDING = 2.0  # seconds that threads may need to end after a test
 
-# Options of the marker; all others are those of `EmbeddedBot`.
+# Options of the marker; all others belong to `EmbeddedBot`.
 _NOT_OF_THE_BOT = ("live", "client", "connect")
 
 _clients: pytest.StashKey[list[RTVIClient]] = pytest.StashKey()
@@ -66,58 +66,56 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of the command line and of the ini file."""
     group = parser.getgroup("rtvi", "voice bots that speak RTVI (rtvi_sync)")
     add = group.addoption
-    add(
-        "--rtvi-url", metavar="URL", help="the bot under test, as of rtvi_sync.connect(); else RTVI_URL, rtvi_url (ini)"
-    )
+    add("--rtvi-url", metavar="URL", help="URL of the bot under test, see connect(); also RTVI_URL, rtvi_url (ini)")
     add(
         "--rtvi-transport",
         metavar="NAME",
         type=_transport,
-        help="how to reach it, as of rtvi_sync.connect(); else rtvi_transport (ini), else by what it takes",
+        help="transport to the bot, see connect(); default: rtvi_transport (ini), or the one that the bot accepts",
     )
-    add("--rtvi-token", metavar="TOKEN", help="for the WebSocket of the bot under test")
+    add("--rtvi-token", metavar="TOKEN", help="token for the WebSocket of the bot under test")
     add(
         "--rtvi-header",
         metavar="'NAME: VALUE'",
         type=_header,
         action="append",
         default=[],
-        help="for its server; may be repeated",
+        help="HTTP header for the bot's server; may be repeated",
     )
     add(
         "--rtvi-timeout",
         metavar="S",
         type=_seconds,
         default=_TIMEOUT,
-        help="default of connect(), ask(), listen(), expect()",
+        help="default timeout of connect(), ask(), listen(), expect()",
     )
     add("--rtvi-latency-budget", metavar="S", type=_seconds, help="fail a test if the bot takes longer to answer")
-    add("--rtvi-record", metavar="DIR", help="keep a recording of each client of rtvi_connect in this folder")
+    add("--rtvi-record", metavar="DIR", help="keep a recording of each rtvi_connect client in this folder")
     add(
         "--rtvi-record-failed",
         metavar="DIR",
-        help="keep those of failed tests there; else rtvi_record_failed (ini)",
+        help="keep recordings of failed tests in this folder; also rtvi_record_failed (ini)",
     )
     add(
         "--rtvi-baseline",
         metavar="DIR",
-        help="fail the run if its answers came later than those of these recordings, which --rtvi-record has made",
+        help="fail the run if its answers are slower than in these recordings, made by --rtvi-record",
     )
     add(
         "--rtvi-scenarios",
         action="store_true",
-        help="collect scenario files, test_*.yaml and *.rtvi.yaml, as tests; also rtvi_scenarios (ini)",
+        help="collect scenario files (test_*.yaml and *.rtvi.yaml) as tests; also rtvi_scenarios (ini)",
     )
-    parser.addini("rtvi_url", "the bot under test", default="")
-    parser.addini("rtvi_transport", "how to reach the bot under test", default="auto")
-    parser.addini("rtvi_record_failed", "the folder for recordings of failed tests", default="")
+    parser.addini("rtvi_url", "URL of the bot under test", default="")
+    parser.addini("rtvi_transport", "transport to the bot under test", default="auto")
+    parser.addini("rtvi_record_failed", "folder for recordings of failed tests", default="")
     parser.addini("rtvi_scenarios", "collect scenario files as tests", type="bool", default=False)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker, and the summary of all answers; read the baseline."""
+    """Register the marker and the summary of all answers, and read the baseline."""
     config.addinivalue_line("markers", MARKER)
-    if not hasattr(config, "workerinput"):  # the workers of xdist report to this process
+    if not hasattr(config, "workerinput"):  # xdist's workers report to this process
         config.pluginmanager.register(_Summary(config))
 
 
@@ -137,7 +135,7 @@ def _header(line: str) -> tuple[str, str]:
     name, colon, value = (part.strip() for part in line.partition(":"))
     from rtvi_sync.protocol.validation import OWN_HEADERS, headers_fault
 
-    if not colon or headers_fault({name: value}, OWN_HEADERS):  # not shown: the line may hold a key
+    if not colon or headers_fault({name: value}, OWN_HEADERS):  # without the line, which may hold a key
         raise argparse.ArgumentTypeError("a header looks like this: 'Authorization: Bearer ...', in ASCII")
     return name, value
 
@@ -150,7 +148,7 @@ def _seconds(text: str) -> float:
 
 
 def _marked(item: pytest.Item) -> dict[str, Any]:
-    """Return the options of a test's markers; the nearest one counts."""
+    """Return the options of a test's markers; the nearest marker wins."""
     options: dict[str, Any] = {}
     for marker in reversed([*item.iter_markers("rtvi")]):
         if marker.args:
@@ -171,7 +169,7 @@ def _marked(item: pytest.Item) -> dict[str, Any]:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip tests of the other kind of bot."""
+    """Skip tests that need the other kind of bot."""
     live = _marked(item).get("live")
     if live is True and not _live_url(item.config):
         pytest.skip("needs a live bot: pass --rtvi-url")
@@ -184,9 +182,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture
 def rtvi_bot(request: pytest.FixtureRequest) -> Iterator[EmbeddedBot]:
-    """Return the embedded bot, as the marker makes it: `@pytest.mark.rtvi(replies="Hi")`. Skip with --rtvi-url.
+    """Return the embedded bot with the marker's options: `@pytest.mark.rtvi(replies="Hi")`. Skip with --rtvi-url.
 
-    It is an `EmbeddedBot`, and takes its options.
+    The bot is an `EmbeddedBot`, and takes its options.
     """
     if _live_url(request.config):
         pytest.skip("needs the embedded bot: it runs without --rtvi-url")
@@ -196,16 +194,16 @@ def rtvi_bot(request: pytest.FixtureRequest) -> Iterator[EmbeddedBot]:
     with EmbeddedBot(**options) as bot:
         before = _in_use()
         yield bot
-        _check_left(before)  # before the bot ends, which ends its sessions
+        _check_left(before)  # before the bot stops, which ends its sessions
 
 
 def _scope_of_url(fixture_name: str, config: pytest.Config) -> Literal["session", "function"]:  # noqa: ARG001 - pytest's
-    return "session" if _live_url(config) else "function"  # the embedded bot is that of a test's marker
+    return "session" if _live_url(config) else "function"  # each test's marker makes its own embedded bot
 
 
 @pytest.fixture(scope=_scope_of_url)
 def rtvi_url(request: pytest.FixtureRequest) -> str:
-    """Return the URL of the bot under test: that of --rtvi-url, RTVI_URL or the ini file, or the embedded bot's."""
+    """Return the URL of the bot under test: from --rtvi-url, RTVI_URL or the ini file, otherwise the embedded bot's."""
     url = _live_url(request.config)
     if url:
         return url
@@ -217,13 +215,13 @@ def rtvi_url(request: pytest.FixtureRequest) -> str:
 def rtvi_connect(request: pytest.FixtureRequest, rtvi_url: str) -> Iterator[Callable[..., RTVIClient]]:
     """Return a function that connects a client to the bot under test: `rtvi_connect(mic=Path("voice.wav"))`.
 
-    It takes the options of `RTVIClient`, `token` and `headers`; microphone and speaker are off unless they are given.
-    The clients are closed after the test. An assertion of their handlers then fails it, and so do what is left (a
-    session, a source or sink in use, a thread that is busy with a handler or a source) and an answer over
-    --rtvi-latency-budget.
+    It takes the options of `RTVIClient`, `token` and `headers`. Microphone and speaker are off by default. After the
+    test, the clients are closed. The test fails if an assertion in a handler failed, if an answer exceeds
+    --rtvi-latency-budget, or if something is left: a session, a source or sink in use, or a thread that still runs a
+    handler or a source.
     """
     config, marked = request.config, _marked(request.node)
-    # Of this run of the test alone: plugins that repeat a test use its item again.
+    # Only of this run of the test: plugins that repeat a test reuse its item.
     clients = request.node.stash[_clients] = []
     recordings = request.node.stash[_recordings] = []
     not_connected: list[RTVIError] = []
@@ -247,7 +245,7 @@ def rtvi_connect(request: pytest.FixtureRequest, rtvi_url: str) -> Iterator[Call
             client = _client_class(seconds).for_url(rtvi_url, **given)
             if "connect" in marked:
                 client.params.request_data = marked["connect"]
-            _turns_of(client)  # from now on they have audio, and the latencies that are measured by it
+            _turns_of(client)  # starts the turn tracker, so that turns have audio, and latencies measured by it
             clients.append(client)
             if (folder := _folder(config)) is not None:
                 folder.mkdir(parents=True, exist_ok=True)
@@ -259,22 +257,22 @@ def rtvi_connect(request: pytest.FixtureRequest, rtvi_url: str) -> Iterator[Call
             return client
 
     yield connect
-    del request.node.stash[_clients]  # it lives as long as pytest, and the clients keep their turns with the audio
+    del request.node.stash[_clients]  # the stash lives as long as pytest, and clients keep their turns with audio
     with contextlib.ExitStack() as stack:
         for client in clients:
             stack.callback(client.close)
     if request.node.stash[_has_failed]:
         _write_pages(recordings)
-    if _live_url(config):  # an embedded bot checks when it ends
+    if _live_url(config):  # the embedded bot's fixture makes this check itself
         _check_left(before)
     _check_handlers(failures)
-    if not request.node.stash[_has_failed]:  # its report has the latency, and a late answer is one failure
+    if not request.node.stash[_has_failed]:  # a failed test already reports the latency; one failure is enough
         _check_budget(clients, config.getoption("--rtvi-latency-budget"))
 
 
 @contextlib.contextmanager
 def _noted(errors: list[RTVIError]) -> Iterator[None]:
-    """Add the error of this package that the block raises."""
+    """Add this package's error that the block raises."""
     from rtvi_sync import RTVIError
 
     try:
@@ -286,16 +284,16 @@ def _noted(errors: list[RTVIError]) -> Iterator[None]:
 
 @pytest.fixture
 def rtvi_client(rtvi_connect: Callable[..., RTVIClient]) -> RTVIClient:
-    """Return a client that is connected to the bot under test: `rtvi_client.ask("Hello").expect(contains="Hi")`.
+    """Return a client connected to the bot under test: `rtvi_client.ask("Hello").expect(contains="Hi")`.
 
-    Its options are those of the marker, as in `@pytest.mark.rtvi(client={"text_only": True})`; it is closed after the
-    test. For several clients use `rtvi_connect`.
+    The marker sets its options, as in `@pytest.mark.rtvi(client={"text_only": True})`. It is closed after the test. For
+    several clients, use `rtvi_connect`.
     """
     return rtvi_connect()
 
 
 def _with_defaults(options: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """Return options by which no device of the machine is used unless they name one, and no bot is waited for long."""
+    """Return options with defaults: no device of the machine, and limited waits for the bot."""
     devices = {} if options.get("text_only") else {"mic": False, "speaker": False}
     limit = {} if "timeout" in options else {"connect_timeout": seconds}
     return {**devices, **limit, **options}
@@ -305,7 +303,7 @@ def _client_class(seconds: float) -> type[RTVIClient]:
     from rtvi_sync import RTVIClient
 
     class Client(RTVIClient):
-        """A client whose calls that wait have the limit of --rtvi-timeout, and whose bot tells its function calls."""
+        """A client whose blocking calls have the limit of --rtvi-timeout, and whose bot reports its function calls."""
 
         def connect(self, connection_params: Any = None) -> BotReadyData:
             ready = super().connect(connection_params)
@@ -330,16 +328,16 @@ def _client_class(seconds: float) -> type[RTVIClient]:
 
 
 def _ask_for_calls(client: RTVIClient) -> None:
-    """Let the bot report calls with names, arguments and results, which a client may demand over the eval route."""
+    """Ask the bot to report calls with names, arguments and results, which the eval route supports."""
     from rtvi_sync import DisconnectedError, EvalTransport
 
     if isinstance(client.transport, EvalTransport):
-        with contextlib.suppress(DisconnectedError):  # the next call tells why the session has ended
+        with contextlib.suppress(DisconnectedError):  # the next call reports why the session ended
             client.transport.configure("full")
 
 
 def _folder(config: pytest.Config) -> Path | None:
-    """Return where recordings are made; None: nowhere."""
+    """Return the folder for recordings; None for no recordings."""
     every, failed = config.getoption("--rtvi-record"), config.getoption("--rtvi-record-failed")
     folder = every or failed or config.getini("rtvi_record_failed")
     return config.rootpath / folder if folder else None
@@ -354,7 +352,7 @@ def _page_of(rows: Path) -> Path:
 
 
 def _write_pages(recordings: list[RecordingSession]) -> None:
-    """Write the page of each recording, which is complete now; the report of the test has named it."""
+    """Write the page of each recording, which is complete now. The test's report has already named it."""
     from rtvi_sync import Recording
 
     for rows in _rows_of(recordings):
@@ -362,30 +360,30 @@ def _write_pages(recordings: list[RecordingSession]) -> None:
 
 
 def _recording_name(nodeid: str, number: int) -> str:
-    """Return the name of the recording of a test's client: no two tests share one."""
+    """Return a unique name for the recording of a test's client."""
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     whole = re.sub(r"[/:]+", "_", nodeid)
     name = re.sub(r"[^\w.\[\]-]+", "_", whole, flags=re.ASCII)[-_MAX_NAME:]
-    # What the name does not show of the test, such as a question mark, or the beginning of a long one.
+    # A hash of the parts that the name doesn't show, such as a question mark, or the start of a long one.
     rest = f"{zlib.crc32(nodeid.encode(errors='replace')):08x}" if name != whole else None
     parts = (name, rest, worker, str(number))
     return "-".join(filter(None, parts))
 
 
 def _in_use() -> dict[object, str]:
-    """Return in words what is in use in this process: sessions, sources and sinks, and threads that are not idle."""
+    """Return descriptions of everything in use in this process: sessions, sources, sinks, and busy threads."""
     from rtvi_sync.concurrency.lifecycle import live_objects, stop_idle_threads
     from rtvi_sync.media.leases import Lease
     from rtvi_sync.session.session import Session
 
     sessions = [each for each in live_objects() if isinstance(each, Session)]
     stop_idle_threads()
-    # Threads of the runtime come and go while there are sessions. Those of embedded bots are the bots'.
+    # Threads of the runtime start and end during sessions. Threads of embedded bots belong to the bots.
     others = ("rtvi-bot-", "rtvi-idle-", *(("rtvi-worker-", "rtvi-timer-") if sessions else ()))
     threads = (each for each in threading.enumerate() if each.name.startswith("rtvi-"))
     return {
         **{
-            # By client: one that is shared by several tests may connect again.
+            # By client, because a client shared by several tests may reconnect.
             each.media: f"session {each.number} of the client with the {each.transport.name} transport is live: "
             "disconnect it"
             for each in sessions
@@ -401,7 +399,7 @@ def _place_of(thread: threading.Thread) -> str:
 
 
 def _left(before: Collection[object]) -> list[str]:
-    """Return in words what is in use that was not before; threads that are about to end are waited for."""
+    """Return descriptions of everything in use that was not before. Waits for threads that are about to end."""
     from rtvi_sync.concurrency.clock import monotonic
 
     deadline = monotonic() + _ENDING
@@ -419,12 +417,12 @@ def _check_left(before: Collection[object]) -> None:
 
 
 def _turns_of(client: RTVIClient) -> tuple[Turn, ...]:
-    """Return the client's turns; none if it follows none."""
+    """Return the client's turns; none if it doesn't track them."""
     return client.turns() if client._life.conversation is not None else ()
 
 
 def _check_handlers(failures: list[HandlerError]) -> None:
-    """Fail a test for an assertion of a handler; other errors may be what is tested."""
+    """Fail a test for a failed assertion in a handler. Other errors may be intended by the test."""
     for failure in failures:
         if isinstance(failure.error, (AssertionError, pytest.fail.Exception)):
             told = "".join(traceback.format_exception(failure.error))
@@ -449,7 +447,7 @@ def _check_budget(clients: list[RTVIClient], budget: float | None) -> None:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """Collect scenario files, if they are wanted."""
+    """Collect scenario files, if the options ask for it."""
     config = parent.config
     if file_path.suffix != ".yaml" or not (config.getoption("--rtvi-scenarios") or config.getini("rtvi_scenarios")):
         return None
@@ -463,7 +461,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 
 
 def _run_scenario(item: pytest.Item, url: str, scenario: Scenario, hooks: dict[str, Any]) -> ScenarioResult:
-    """Run a scenario as the options say, and name its recording in the report."""
+    """Run a scenario by the options of pytest, and name its recording in the report."""
     config = item.config
     live = {"token": config.getoption("--rtvi-token"), "headers": dict(config.getoption("--rtvi-header")) or None}
     way = config.getoption("--rtvi-transport") or config.getini("rtvi_transport")
@@ -495,25 +493,25 @@ def _run_scenario(item: pytest.Item, url: str, scenario: Scenario, hooks: dict[s
 
 @pytest.fixture(scope="session")
 def rtvi_judge() -> Any:
-    """Return the judge of scenario files: a function (question, answer, criterion). Override it; None: not judged."""
+    """Return the judge of scenario files: a function (question, answer, criterion). Override it; None: no judging."""
     return None
 
 
 @pytest.fixture(scope="session")
 def rtvi_tts() -> Any:
-    """Return what speaks for users in scenario files: a function (text). Override it; None: such are skipped."""
+    """Return the speech maker of scenario files: a function (text). Override it; None skips spoken scenarios."""
     return None
 
 
 @pytest.fixture(scope="session")
 def rtvi_transcribe() -> Any:
-    """Return what transcribes bots in scenario files: a function (pcm, sample_rate_hz). Override it; None: skipped."""
+    """Return the transcriber of scenario files: a function (pcm, sample_rate_hz). Override it; None skips those."""
     return None
 
 
 @pytest.fixture(scope="session")
 def rtvi_next_line() -> Any:
-    """Return what plays simulated callers: a function (turns, simulation). Override it; None: such are skipped."""
+    """Return the player of simulated callers: a function (turns, simulation). Override it; None skips those."""
     return None
 
 
@@ -524,8 +522,8 @@ def rtvi_next_line() -> Any:
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
     """Add the timeline of the last turns to the report of a failed test, and the latencies to every report.
 
-    A turn that the error itself shows is not shown again. A bot that was not reached is told in a line. A test that
-    would send a message over a transport that carries none, as by telephone, is skipped.
+    A turn that the error itself shows is not repeated. If no bot was reached, the report is one line. If a test needs
+    messages over a transport without messages, such as a telephone call, it is skipped.
     """
     outcome = yield
     report = outcome.get_result()
@@ -536,8 +534,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         turns = [turn for client in clients for turn in _turns_of(client)]
         if report.failed:
             _describe_failure(item, call.excinfo.value if call.excinfo is not None else None, report, turns)
-        # In place of those before: of a subtest, which reports the turns so far, or of a run that is repeated. junit's
-        # XML takes them from the report of the teardown.
+        # Replaces earlier answers: of a subtest, which reports the turns so far, or of a repeated run. JUnit XML takes
+        # them from the report of the teardown.
         figures = [(_TURNS, len(turns)), *_latencies(turns)]
         for properties in (item.user_properties, report.user_properties):
             properties[:] = [*(pair for pair in properties if pair[0] not in _FIGURES), *figures]
@@ -553,33 +551,33 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 def _shorten(
     report: pytest.TestReport, call: pytest.CallInfo[None], item: pytest.Item, clients: list[RTVIClient]
 ) -> None:
-    """Show in a line what the frames of this package do not explain, and skip what the transport cannot carry."""
-    assert call.excinfo is not None, "the caller has looked"
+    """Report unreached bots in one line, without frames of this package; skip tests that the transport can't run."""
+    assert call.excinfo is not None, "the caller checks this"
     cannot = report.failed and _needs_messages(call.excinfo.value, clients)
     if cannot or (report.skipped and getattr(item, "is_scenario", False)):
-        path, line, _ = item.reportinfo()  # of a scenario, else the line of the plugin that skips
+        path, line, _ = item.reportinfo()  # a scenario's line; otherwise pytest would show the plugin's line
         report.outcome, report.longrepr = "skipped", (str(path), (line or 0) + 1, f"Skipped: {call.excinfo.value}")
     elif report.failed and (shown := _in_a_line(call, item)) is not None:
         report.longrepr = shown
 
 
 def _in_a_line(call: pytest.CallInfo[None], item: pytest.Item) -> Any:
-    """Return how a bot that was not reached is shown: without the frames and the causes inside this package.
+    """Return the one-line form of an unreached bot's error, without frames and causes inside this package.
 
-    None: the test has failed by another error, or pytest is to show all frames.
+    None if the test failed by another error, or pytest must show all frames.
     """
     error = call.excinfo
     is_ours = error is not None and any(each is error.value for each in item.stash.get(_not_connected, ()))
     if error is None or not is_ours or item.config.getoption("fulltrace"):
         return None
     lines = error.traceback.filter(lambda entry: entry.path == item.path)
-    if not lines:  # a fixture has connected
+    if not lines:  # a fixture connected
         return error.getrepr(style="no", tbfilter=lambda each: each.traceback[-1:], chain=False)
     return error.getrepr(style="short", tbfilter=lambda _: lines, chain=False)
 
 
 def _needs_messages(error: BaseException, clients: list[RTVIClient]) -> bool:
-    """Return whether a test has failed because the transport of a client carries no messages."""
+    """Return whether a test failed because the transport of a client carries no messages."""
     return getattr(error, "feature", None) == "messages" and any(
         client.transport is not None and not client.transport.carries_messages for client in clients
     )
@@ -607,7 +605,7 @@ def _describe_failure(
 
 
 def _why(error: BaseException | None) -> str:
-    """Return in a line why a test has failed: what was expected, in which turn, or the beginning of the error."""
+    """Return a line on why a test failed: the expectation and its turn, or the start of the error."""
     if error is None:
         return "see its report"
     turn = getattr(error, "turn", None)
@@ -635,7 +633,7 @@ def _door(client: RTVIClient) -> str:
 
 
 def _plain(turns: Iterable[Turn]) -> list[tuple[Any, ...]]:
-    """Return what the summary needs of turns, as values that xdist can send."""
+    """Return the values of turns for the summary, as plain data that xdist can send."""
     import attrs
 
     from rtvi_sync.recording.percentiles import ComparedTurn
@@ -647,7 +645,7 @@ class _Summary:
     """The answers of all tests, their percentiles, and the comparison with a baseline.
 
     Raises:
-        pytest.UsageError: there is no baseline where the option says.
+        pytest.UsageError: The folder of the baseline has no recordings.
     """
 
     def __init__(self, config: pytest.Config) -> None:
@@ -655,13 +653,13 @@ class _Summary:
         self._baseline = _recorded(config, config.rootpath / folder) if folder else None
         self._name = folder
         self._comparison: Comparison | None = None
-        # By test, the answers to each client, with its transport's name; a report of a subtest, or of a run that is
-        # repeated, comes before the last.
+        # By test, the answers to each client, with its transport's name. Reports of subtests and repeated runs precede
+        # the last one.
         self._of_tests: dict[str, list[tuple[str, list[tuple[Any, ...]]]]] = {}
 
     @property
     def _answers(self) -> list[tuple[str, str, ComparedTurn]]:
-        """Return all answers, each with its test and the transport by which it came."""
+        """All answers, each with its test and its transport."""
         from rtvi_sync.recording.percentiles import ComparedTurn
 
         return [
@@ -672,7 +670,7 @@ class _Summary:
         ]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take the answers of a test."""
+        """Store the answers of a test."""
         if (answers := getattr(report, _ANSWERS, None)) is not None:
             self._of_tests[report.nodeid] = answers
 
@@ -710,7 +708,7 @@ class _Summary:
     def _write_transports(
         terminalreporter: pytest.TerminalReporter, answers: list[tuple[str, str, ComparedTurn]]
     ) -> None:
-        """Write the median latencies of each transport, if the tests have used several."""
+        """Write the median latencies of each transport, if the tests used several."""
         from rtvi_sync.recording.percentiles import percentiles_of
         from rtvi_sync.recording.tables import columns
 
@@ -753,7 +751,7 @@ def _recorded(config: pytest.Config, folder: Path) -> list[ComparedTurn]:
     """Return the answers in the recordings of a folder.
 
     Raises:
-        pytest.UsageError: There are none, or this run will record into it.
+        pytest.UsageError: The folder has none, or this run will record into it.
     """
     from rtvi_sync import Recording
     from rtvi_sync.recording.percentiles import ComparedTurn

@@ -1,4 +1,4 @@
-"""Scenario files as tests of pytest: an item a scenario. Imported by the plugin where `--rtvi-scenarios` is given."""
+"""Scenario files as pytest tests, one item for each scenario. The plugin imports it for `--rtvi-scenarios`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rtvi_sync.testing import scenarios
 from rtvi_sync.testing.scenarios.model import Scenario
 from rtvi_sync.testing.scenarios.report import ScenarioResult
 
-#: The names of files that are collected.
+#: Name patterns of the collected files.
 PATTERNS = ("test_*.yaml", "*.rtvi.yaml")
 
 RunScenario = Callable[..., ScenarioResult]
@@ -24,7 +24,7 @@ class ScenarioFile(pytest.File):
     """A scenario file.
 
     Attributes:
-        run_scenario: `run_scenario(item, scenario, hooks)` runs a scenario as the options of pytest say.
+        run_scenario: Function `run_scenario(item, scenario, hooks)`, which runs a scenario by the options of pytest.
     """
 
     run_scenario: RunScenario
@@ -45,7 +45,7 @@ class ScenarioItem(pytest.Function):
     """A scenario as a test.
 
     Attributes:
-        is_scenario: for the plugin, which imports this module late.
+        is_scenario: Marks scenarios for the plugin, which imports this module late.
     """
 
     is_scenario = True
@@ -55,12 +55,12 @@ class ScenarioItem(pytest.Function):
         self._scenario = scenario
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Return where the scenario is."""
+        """Return the location of the scenario."""
         return self._scenario.at.path, max(0, self._scenario.at.line - 1), self._scenario.full_name
 
 
 def _test_of(scenario: Scenario, run_scenario: RunScenario) -> Callable[..., None]:
-    """Return the function that tests by a scenario."""
+    """Return the test function of a scenario."""
 
     def test(
         request: pytest.FixtureRequest,
@@ -73,7 +73,7 @@ def _test_of(scenario: Scenario, run_scenario: RunScenario) -> Callable[..., Non
         hooks = {"judge": rtvi_judge, "tts": rtvi_tts, "transcribe": rtvi_transcribe, "next_line": rtvi_next_line}
         try:
             result = run_scenario(request.node, rtvi_url, scenario, hooks)
-        except RTVIError as error:  # the options of pytest are wrong, or what they need is not installed
+        except RTVIError as error:  # an option of pytest is wrong, or a package that it needs is missing
             pytest.fail(f"{type(error).__name__}: {error}", pytrace=False)
         if result.verdict == "failed":
             # pytest's summary shows the first line.

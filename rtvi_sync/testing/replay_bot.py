@@ -1,4 +1,4 @@
-"""A bot that replays a recording: it sends what the bot of that session sent, when the client asks the same."""
+"""A bot that replays a recording: when the client sends the same messages, the bot sends the recorded ones."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from rtvi_sync.testing.embedded_bot.session import CLOSE_CODE, BotSession
 
 logger: logging.Logger = package_logger(__name__)
 
-# Seconds without speech after which the user's next words are another question.
+# Seconds of silence after which the user's next words are another question.
 _PAUSE: Final = 0.5
-# As many pieces of audio, of 20 ms, are shorter than such a pause, which a busy machine may shorten.
+# This number of 20 ms pieces is shorter than such a pause, because a busy machine may shorten pauses.
 _PIECES: Final = 15
-# Seconds between two looks whether the user is heard.
+# Seconds between two checks whether the user is heard.
 _LOOK: Final = 0.005
-# What differs between two sessions though the client asks the same.
+# Fields that differ between two sessions although the client asks the same.
 _VOLATILE: Final = frozenset({"id", "msg_id", "tool_call_id", "timestamp"})
 _FAILED: Final = 1011
 _NO_CALLS: Final = "A recording of a call is replayed over the WebSocket, too: connect() without transport="
@@ -41,12 +41,12 @@ _NO_CALLS: Final = "A recording of a call is replayed over the WebSocket, too: c
 
 @attrs.frozen
 class Mismatch:
-    """Something that the client did otherwise than in the recording.
+    """A difference between the client's behaviour and the recording.
 
     Attributes:
-        t: when it was sent there, in seconds since that began.
-        expected: the message there; None: the user was heard.
-        received: the client's message, of the same type and with other data; None: none came in time.
+        t: Time of the recorded message, in seconds since the start of the recording.
+        expected: The recorded message; None if the user's speech was expected.
+        received: The client's message of the same type with other data; None if no message arrived in time.
     """
 
     t: float
@@ -56,12 +56,12 @@ class Mismatch:
 
 @attrs.frozen
 class _ReplayStep:
-    """One thing that happens in a replay.
+    """One step of a replay.
 
     Attributes:
-        t: when, in seconds since the recording began.
-        kind: "message" or "speech" of the client, which are waited for; or what the bot does.
-        what: the message, the audio frame, or the row.
+        t: Time in seconds since the start of the recording.
+        kind: "message" or "speech" from the client, which the replay waits for; or an action of the bot.
+        what: The message, audio frame or row.
     """
 
     t: float
@@ -70,30 +70,30 @@ class _ReplayStep:
 
 
 class ReplayBot:
-    """A bot on the loopback interface that behaves as the one in a recording. Use it as a context manager.
+    """A loopback bot that behaves like the bot in a recording. Use it as a context manager.
 
         with ReplayBot("talk.jsonl") as bot, connect(bot.base_url, mic=False, speaker=False) as client:
             print(client.ask("Hello").bot_text)
 
-    What the bot sent is sent again, counted from the last message of the client that was matched, and before the first
-    one from `client-ready`. Each session replays the recording from its beginning. A recording of a telephone call is
-    replayed over the WebSocket, too: `connect(bot.ws_url)`. Calls are refused.
+    The bot sends the recorded messages and audio again. Their times count from the last matched message of the client,
+    at first from `client-ready`. Each session replays the recording from the start. A recorded telephone call is also
+    replayed over the WebSocket: `connect(bot.ws_url)`. The bot refuses telephone calls.
 
     Args:
-        path: either file of the recording.
-        pace: "recorded": at the recorded times; "fast": at once.
-        match: what a message of the client must have to be the one in the recording: "content": the same type and
-            data, without ids and times; "type": the same type; "none": nothing is waited for.
-        strict: close the connection (1011) at the first mismatch. Otherwise the replay goes on.
-        timeout: seconds to wait for each message of the client.
-        port: port for HTTP; 0 takes any free one.
+        path: Either file of the recording.
+        pace: "recorded" keeps the recorded times; "fast" sends without waiting.
+        match: Condition for a client's message to match the recorded one. "content": same type and data, without ids
+            and times. "type": same type. "none": the bot does not wait for messages.
+        strict: True to close the connection (1011) at the first mismatch. Otherwise the replay continues.
+        timeout: Limit in seconds for each message of the client.
+        port: Port for HTTP; 0 takes any free one.
 
     Raises:
         OSError, ValueError: The recording cannot be read; see `Recording.load()`.
 
     Attributes:
-        mismatches: what clients did otherwise, in the order in which it was noted.
-        done: a replay has sent everything.
+        mismatches: Differences between clients and the recording, in the order of their detection.
+        done: True after a replay has sent everything.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class ReplayBot:
         self._timeout: Final = timeout
         self.mismatches: list[Mismatch] = []
         self.done: bool = False
-        self._replays: dict[BotSession, _SessionReplay] = {}  # changed in single steps, by the threads of sessions
+        self._replays: dict[BotSession, _SessionReplay] = {}  # changed in atomic steps by the threads of sessions
         self._bot = EmbeddedBot(
             version=recording.rtvi or NEWEST, handler=self._received, speech_threshold=math.inf, port=port
         )
@@ -128,20 +128,20 @@ class ReplayBot:
 
     @property
     def base_url(self) -> str:
-        """Return "http://host:port", once started."""
+        """The bot's HTTP address, "http://host:port", once started."""
         return self._bot.base_url
 
     @property
     def ws_url(self) -> str:
-        """Return "ws://host:port/ws", once started."""
+        """The bot's WebSocket address, "ws://host:port/ws", once started."""
         return self._bot.ws_url
 
     def start(self) -> None:
-        """Start to listen.
+        """Start listening.
 
         Raises:
             OSError: The port is in use.
-            RuntimeError: The bot is running already.
+            RuntimeError: The bot is already running.
         """
         self._bot.start()
 
@@ -159,7 +159,7 @@ class ReplayBot:
         self.stop()
 
     def _received(self, session: BotSession, message: Message) -> bool:
-        """Take a message of a client, which the embedded bot then leaves alone."""
+        """Handle a client's message; the embedded bot then ignores it."""
         replay = self._replays.get(session)
         if replay is None:
             replay = self._replays[session] = _SessionReplay(self, session)
@@ -168,28 +168,28 @@ class ReplayBot:
 
 
 class _SessionReplay:
-    """The replay of a recording in one session, on a thread of its own from the first message on."""
+    """The replay of a recording in one session, on its own thread from the first message on."""
 
     def __init__(self, bot: ReplayBot, session: BotSession) -> None:
         self._bot = bot
         self._session = session
-        # Guards the messages, and wakes the replay. Held for a moment by the session's thread and by the replay.
+        # Guards the messages and wakes the replay. The session's thread and the replay hold it briefly.
         self._changed = threading.Condition()
         self._messages: deque[tuple[float, Message]] = deque()
-        self._ids: dict[str, str] = {}  # the client's, by those in the recording
-        self._heard = 0  # pieces of the user's audio that were looked at
-        self._silent = _PIECES  # those without speech, since the last one with it
-        self._cue = (0.0, monotonic())  # the last matched message: its time in the recording, and now
+        self._ids: dict[str, str] = {}  # the client's ids by the recorded ids
+        self._heard = 0  # number of checked pieces of the user's audio
+        self._silent = _PIECES  # number of silent pieces since the last speech
+        self._cue = (0.0, monotonic())  # the last matched message: its recorded time, and the time of its arrival
         self._thread = start_thread("bot-replay", self._run)
 
     def take(self, message: Message) -> None:
-        """Take a message of the client."""
+        """Handle a message of the client."""
         with self._changed:
             self._messages.append((monotonic(), message))
             self._changed.notify_all()
 
     def join(self) -> None:
-        """Wait until the thread has ended, whose session has ended."""
+        """Wait for the thread of an ended session to end."""
         self._thread.join()
 
     def _run(self) -> None:
@@ -204,13 +204,13 @@ class _SessionReplay:
             return
         self._bot.done = True
 
-    # -- what the client does -----------------------------------------------------------------------------------------
+    # -- client side ---------------------------------------------------------------------------------------------------
 
     def _await(self, step: _ReplayStep) -> None:
-        """Wait for what the client did here in the recording. If it is that, all further times count from it.
+        """Wait for the client to act as in the recording. If it does, all later times count from this moment.
 
         Raises:
-            DisconnectedError: The session has ended, or this is the end of it.
+            DisconnectedError: The session has ended, or `strict` ends it here.
         """
         at, received, is_same = self._next_message(step) if step.kind == "message" else self._next_speech()
         if at is not None:
@@ -223,12 +223,12 @@ class _SessionReplay:
             raise DisconnectedError("The replay is over", initiator="server")
 
     def _next_message(self, step: _ReplayStep) -> tuple[float | None, Message | None, bool]:
-        """Return when the message of a step came, what it is, and whether it has the same data."""
+        """Return the arrival time of a step's message, the message, and whether its data is the same."""
         deadline = monotonic() + self._bot._timeout
         with self._changed:
             while True:
                 same_type = [entry for entry in self._messages if entry[1].get("type") == step.what.get("type")]
-                # The first message says what the client runs on.
+                # The first message describes the client's platform.
                 by_type = not self._bot._compares_data or _is_hello(step)
                 exact = [entry for entry in same_type if by_type or _is_same(entry[1], step.what)]
                 for entry in (*exact, *same_type)[:1]:
@@ -243,7 +243,7 @@ class _SessionReplay:
                 self._check_open()
 
     def _next_speech(self) -> tuple[float | None, Message | None, bool]:
-        """Return when the user was heard, if so in time."""
+        """Return when the user was heard, if in time."""
         deadline = monotonic() + self._bot._timeout
         while monotonic() < deadline:
             for piece in self._session._audio[self._heard :]:
@@ -260,10 +260,10 @@ class _SessionReplay:
         if (end := self._session.ended) is not None:
             raise end
 
-    # -- what the bot does --------------------------------------------------------------------------------------------
+    # -- bot side ------------------------------------------------------------------------------------------------------
 
     def _pause(self, step: _ReplayStep) -> None:
-        """Wait until it is time for a step."""
+        """Wait for the time of a step."""
         t, began = self._cue
         while not self._bot._is_fast and (left := began + step.t - t - monotonic()) > 0:
             self._wait(left)
@@ -285,7 +285,7 @@ class _SessionReplay:
             session.close(code if CLOSE_CODE.has_type(code) and CLOSE_CODE.has_value(code) else 1000)
 
     def _with_ids(self, value: Any) -> Any:
-        """Return a message with the client's ids in place of those in the recording."""
+        """Return a message with the recorded ids replaced by the client's ids."""
         if isinstance(value, dict):
             return {
                 name: self._ids.get(each, each) if name in _VOLATILE and isinstance(each, str) else self._with_ids(each)
@@ -295,10 +295,10 @@ class _SessionReplay:
 
 
 def _steps_of(recording: Recording, *, waits: bool) -> tuple[_ReplayStep, ...]:
-    """Return what happens in a replay, in order: `client-ready` first, then all rows behind it."""
+    """Return the steps of a replay in order: `client-ready` first, then all later rows."""
     steps = sorted(_all_steps(recording), key=lambda step: step.t)
     if not any(step.kind == "send" and step.what.get("type") == "bot-ready" for step in steps):
-        # The recording began when the bot was ready already.
+        # The recording started after the bot was ready.
         data = recording._bot_row
         ready = {"version": recording.rtvi, "about": data.get("about"), "capabilities": data.get("capabilities")}
         message = {"label": "rtvi-ai", "type": "bot-ready", "id": "0", "data": ready}
@@ -336,7 +336,7 @@ def _bot_frames(recording: Recording) -> Iterator[_ReplayStep]:
 
 
 def _speeches(recording: Recording) -> Iterator[_ReplayStep]:
-    """Yield the moments at which the user began to speak."""
+    """Yield the moments at which the user started to speak."""
     last = -math.inf
     for at, pcm in frames_of(recording, "out", recording.audio(side="user").pcm):
         if rms(pcm) >= FLOOR:

@@ -1,4 +1,4 @@
-"""A caller that is played: a function writes, or says, line after line, and the bot answers each."""
+"""A simulated caller: a function writes or speaks line after line, and the bot answers each."""
 
 from __future__ import annotations
 
@@ -34,13 +34,12 @@ _LINE: Final = Rule(
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class Talk(Record):
-    """What was said with a simulated caller.
+    """The conversation with a simulated caller.
 
     Attributes:
-        turns: each line of the caller with the bot's answer, and what the bot has said unasked, oldest first.
-        ended_by: "next_line": the caller had nothing more to say. "until": what was to be reached was reached.
-            "max_turns": the caller had said as many lines. "bot": the bot has ended the session; the last turn may be
-            incomplete.
+        turns: Each line of the caller with the bot's answer, and the bot's unasked words, oldest first.
+        ended_by: "next_line": the caller had nothing more to say. "until": `until` returned a true value. "max_turns":
+            the caller reached the limit of lines. "bot": the bot ended the session, so the last turn may be incomplete.
     """
 
     turns: tuple[Turn, ...]
@@ -48,7 +47,7 @@ class Talk(Record):
 
     @property
     def lines(self) -> list[tuple[str, str]]:
-        """Return who, "user" or "bot", has said what, oldest first, without what is not known."""
+        """The lines of both sides as pairs of speaker ("user" or "bot") and text, oldest first. Only known texts."""
         both = [line for turn in self.turns for line in (("user", turn.user_text), ("bot", turn.bot_text))]
         return [(speaker, text) for speaker, text in both if text]
 
@@ -60,28 +59,28 @@ def simulate(
     until: Callable[[tuple[Turn, ...]], object] | None = None,
     timeout: Seconds | None = 30.0,
 ) -> Talk:
-    """Let a function play the user, and return what was said.
+    """Let a function play the user, and return the conversation.
 
         def caller(turns):
             return ["Hello!", "How is the weather?", None][len(turns)]
 
         talk = simulate(client, caller)
 
-    Before each line it waits until the bot does not speak. The session goes on afterwards.
+    Blocks, and waits before each line until the bot is silent. The session continues afterwards.
 
     Args:
-        client: it is connected. What the bot has said already, and no call has returned, is the first turn.
-        next_line: called with the turns so far; returns what the user says next: a text, which is typed, or audio, as
-            `RTVIClient.ask()` takes them. None: nothing more. What it raises is raised.
-        max_turns: the number of lines after which the talk ends.
-        until: called with the turns so far after each of them; the talk ends when it returns what is true.
-        timeout: seconds for each line and its answer; None: no limit.
+        client: Connected client. If the bot has said something that no call returned, it becomes the first turn.
+        next_line: Function that takes the turns so far and returns the user's next line: typed text, or audio as
+            `RTVIClient.ask()` takes it; None ends the talk. Its exceptions reach the caller of `simulate()`.
+        max_turns: Number of lines after which the talk ends.
+        until: Function that takes the turns so far, called after each turn. The talk ends when it returns a true value.
+        timeout: Limit in seconds for each line and its answer; None for no limit.
 
     Raises:
-        RequestTimeoutError: a line was not answered within `timeout` seconds; `.turn` is what there was of it.
-        DisconnectedError, BotNotReadyError: the session has ended, and not by the bot.
-        TypeError, ValueError: an argument, or what `next_line` has returned, cannot be used.
-        RTVIError: what `RTVIClient.ask()` raises, such as a `BotError`.
+        RequestTimeoutError: A line had no complete answer within `timeout` seconds; `.turn` has the partial one.
+        DisconnectedError, BotNotReadyError: The session ended, but the bot did not end it.
+        TypeError, ValueError: An argument, or a value that `next_line` returned, is invalid.
+        RTVIError: Any other error of `RTVIClient.ask()`, such as `BotError`.
     """
     _CLIENT.check(client=client)
     _TURNS.check(next_line=next_line)
@@ -109,7 +108,7 @@ class _TalkSoFar:
     """The turns of a talk.
 
     Attributes:
-        is_over: the bot has ended the session.
+        is_over: True after the bot has ended the session.
     """
 
     def __init__(self, client: RTVIClient, timeout: Seconds | None) -> None:
@@ -120,13 +119,13 @@ class _TalkSoFar:
 
     @property
     def turns(self) -> tuple[Turn, ...]:
-        """Return the turns so far."""
+        """The turns so far."""
         return tuple(self._turns.values())
 
     def listen(self) -> None:
-        """Wait until the bot does not speak, and take what it has said unasked."""
+        """Wait until the bot is silent, and keep its unasked words as turns."""
         try:
-            while not self.is_over:  # a client may have begun another session by itself
+            while not self.is_over:  # the client may have reconnected by itself
                 is_speaking = any(turn.is_open for turn in self._client.turns())
                 self._take(self._client.listen(self._timeout if is_speaking else 0.0))
         except RequestTimeoutError:
@@ -137,13 +136,13 @@ class _TalkSoFar:
             self.is_over = True
 
     def ask(self, line: Askable) -> None:
-        """Say a line, and wait for the answer."""
+        """Say a line and wait for the answer."""
         try:
             self._take(self._client.ask(line, self._timeout))
         except (DisconnectedError, BotNotReadyError) as error:
             if not _is_by_bot(error):
                 raise
-            self.listen()  # to what the bot has said before
+            self.listen()  # to the bot's earlier words
             self.is_over = True
             self._take(error.turn)
 
@@ -153,6 +152,6 @@ class _TalkSoFar:
 
 
 def _is_by_bot(error: SessionError) -> bool:
-    """Return whether the bot has ended the session."""
+    """Return whether the bot ended the session."""
     end = error if isinstance(error, DisconnectedError) else error.__cause__
     return isinstance(end, DisconnectedError) and end.initiator == "server"

@@ -1,8 +1,7 @@
-"""The requirements of every transport, as tests, for the authors of transports.
+"""Tests that every transport must pass, for authors of transports.
 
-Subclass `TransportContract` in a test file of yours, under a name that begins with Test, and define the other end of
-your transport; docs/guides/transport.md has an example. This module needs pytest, which no other module of the
-package imports.
+Subclass `TransportContract` in a test file under a name that starts with Test, and define the far end of the transport.
+docs/guides/transport.md has an example. This module needs pytest, which no other module of the package imports.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from ..concurrency.clock import monotonic
 
 __all__ = ["Bot", "FarEnd", "Rig", "TransportContract"]
 
-# The limit until threads and sockets of a session are gone, in seconds.
+# Limit for a session's threads and sockets to end, in seconds.
 _SETTLE = 2.0
 _ANY_JSON: list[Any] = [
     *(None, True, -1.5, 2**53, "", 'ü\u2028\n"\\\x00\U0001f600'),
@@ -46,7 +45,7 @@ _JUNK = [
 
 
 def _threads_left(before: set[threading.Thread]) -> set[threading.Thread]:
-    """Return the threads that were not there before and do not end in time; idle threads of the pool are ended."""
+    """Return the new threads that do not end in time. Idle threads of the pool are stopped first."""
     deadline = monotonic() + _SETTLE
     while True:
         stop_idle_threads()
@@ -57,15 +56,15 @@ def _threads_left(before: set[threading.Thread]) -> set[threading.Thread]:
 
 
 class TransportContract(abc.ABC):
-    """The tests, which use the transport through a complete client and record the transport's callbacks."""
+    """Tests that use the transport through a complete client and record the transport's callbacks."""
 
     @abc.abstractmethod
     def far_end(self, bot: Bot) -> AbstractContextManager[FarEnd]:
-        """Return a transport and its peer for one test, where `bot` answers; both end with the `with` block."""
+        """Return a transport and its peer for one test, where `bot` answers. Both end with the `with` block."""
 
     @pytest.fixture
     def rig(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
-        """Yield the rig of a test, and check at its end that no thread and no socket is left."""
+        """Yield the rig of a test, and check at the end that no thread or socket is left."""
         bot = ContractBot()
         threads, open_before = set(threading.enumerate()), descriptors()
         with self.far_end(bot) as far:
@@ -82,7 +81,7 @@ class TransportContract(abc.ABC):
     # -- messages -----------------------------------------------------------------------------------------------------
 
     def test_any_json_goes_both_ways(self, rig: Rig) -> None:
-        """Check that any JSON comes back unchanged, in the answer to its request."""
+        """Check that any JSON returns unchanged in the answer to its request."""
         rig.need_messages()
         with rig.session() as client:
             for data in _ANY_JSON:
@@ -91,7 +90,7 @@ class TransportContract(abc.ABC):
                 client.send_client_request("refuse")
 
     def test_the_order_is_kept(self, rig: Rig) -> None:
-        """Check that messages of one thread, and those of the bot, arrive in the order in which they were sent."""
+        """Check that each thread's messages, and the bot's messages, arrive in the order of sending."""
         rig.need_messages()
         with rig.session() as client, client.events("server-message", timeout=LIMIT) as events:
             for n in range(200):
@@ -108,7 +107,7 @@ class TransportContract(abc.ABC):
                 try:
                     for n in range(40):
                         assert client.send_client_request("echo", [sender] * n * 10) == [sender] * n * 10
-                except BaseException as error:  # noqa: BLE001 - it is raised below
+                except BaseException as error:  # noqa: BLE001 - raised below
                     failures.append(error)
 
             threads = [start_thread("contract", ask, sender) for sender in range(4)]
@@ -117,7 +116,7 @@ class TransportContract(abc.ABC):
             assert failures == []
 
     def test_a_callback_may_send(self, rig: Rig) -> None:
-        """Check that a message can be sent where one is delivered: no lock is held there that sending needs."""
+        """Check that a message handler can send: the transport holds no lock there that sending needs."""
         rig.need_messages()
         with rig.session() as client, client.events("server-message", timeout=LIMIT) as events:
             again = [RTVIMessage("client-message", {"t": "repeat", "d": n}, str(n)) for n in (1, 2)]
@@ -126,7 +125,7 @@ class TransportContract(abc.ABC):
             assert [next(events).data for _ in range(3)] == [0, 1, 2]
 
     def test_sizes(self, rig: Rig) -> None:
-        """Check that a message over `max_message_size` bytes is refused without harm; the bot's may be larger."""
+        """Check that a message over `max_message_size` bytes is refused without harm, while the bot's may be larger."""
         rig.need_messages()
         rig.far.transport.max_message_size = 20_000
         with rig.session() as client, client.events("server-message", timeout=LIMIT) as events:
@@ -134,13 +133,13 @@ class TransportContract(abc.ABC):
                 with pytest.raises(MessageTooLargeError, match="client-message"):
                     client.send_client_request("echo", too_large)
             assert client.send_client_request("echo", "ü" * 9_500) == "ü" * 9_500
-            size = min(500_000, rig.far.max_inbound - 200)  # less the envelope
+            size = min(500_000, rig.far.max_inbound - 200)  # minus the envelope
             rig.far.send(rig.bot.message("server-message", "x" * size))
             assert len(next(events).data) == size
 
     @pytest.mark.parametrize("junk", _JUNK, ids=range(len(_JUNK)))
     def test_junk(self, rig: Rig, junk: str) -> None:
-        """Check that data that is no message does no harm."""
+        """Check that data that is not a message does no harm."""
         with rig.session() as client:
             rig.far.send(junk)
             rig.check_session(client)
@@ -153,7 +152,7 @@ class TransportContract(abc.ABC):
             rig.check_works()
 
     def test_what_media_it_lacks(self, rig: Rig) -> None:
-        """Check that enabling unsupported media names the missing feature, and disabling it does nothing."""
+        """Check that enabling unsupported media raises with the missing feature, and disabling does nothing."""
         transport = rig.far.transport
         with rig.session():
             for feature, is_carried, enable in (
@@ -172,7 +171,7 @@ class TransportContract(abc.ABC):
 
     @pytest.mark.parametrize("how", ["end", "cut"])
     def test_the_other_side_ends(self, rig: Rig, how: str) -> None:
-        """Check that the end is reported once, calls that wait or send raise, and the transport can be used again."""
+        """Check that the end is reported once, waiting and sending calls raise, and the transport can connect again."""
         with rig.session() as client, client.events("disconnected", timeout=LIMIT) as events:
             waiting = rig.waiting_calls(client)
             getattr(rig.far, how)()
@@ -209,7 +208,7 @@ class TransportContract(abc.ABC):
         assert all(log.ends == [] for log in rig.session_logs)
 
     def test_one_session_after_the_other(self, rig: Rig) -> None:
-        """Check any number of sessions with any end, of one client or of several."""
+        """Check several sessions in sequence, ended in each way, with one client and with several."""
         client = rig.client()
         for n in range(12):
             with client.events("disconnected", timeout=LIMIT) as events:
@@ -225,7 +224,7 @@ class TransportContract(abc.ABC):
         assert [log.messages for log in rig.session_logs] == [expected] * 24
 
     def test_disconnect_at_any_time(self, rig: Rig) -> None:
-        """Check that it may be called before any other method, repeatedly, and on several threads at once."""
+        """Check that `disconnect()` may precede any other method, repeat, and run on several threads at once."""
         transport = rig.far.transport
         transport.disconnect()
         rig.check_works()
@@ -281,10 +280,10 @@ class TransportContract(abc.ABC):
         rig.check_works()
 
     def test_the_bot_is_never_ready(self, rig: Rig) -> None:
-        """Check that the connection is closed if the limit passes after it was opened."""
+        """Check that the connection is closed if the time limit passes after it was opened."""
         rig.need_messages()
         rig.bot.is_ready = False
-        for limit in (0.3, 3.0, 30.0):  # the first one that is longer than it takes to open the connection here
+        for limit in (0.3, 3.0, 30.0):  # the first limit that lets this machine open the connection
             with pytest.raises(ConnectionTimeoutError) as caught:
                 rig.client(connect_timeout=limit).connect(rig.far.auth_bundle)
             if caught.value.phase == "bot-ready":

@@ -36,7 +36,7 @@ def test_a_bot_that_is_called(capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["ask", ws_url, "Hello", "--transport", "eval"]) == 0
         assert capsys.readouterr().out == "One moment, please.\n"
         assert main(["ask", ws_url, "--sample", "--transport", "telnyx"]) == 0
-        assert "The bot has spoken for " in capsys.readouterr().err
+        assert "The bot spoke for " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

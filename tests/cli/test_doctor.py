@@ -42,7 +42,7 @@ def test_a_phone_bot(capsys: pytest.CaptureFixture[str]) -> None:
     with EmbeddedBot() as bot:
         call = ["doctor", bot.ws_url, "--transport", "twilio"]
         assert main(call) == 0
-        last = "Nothing is wrong so far; --audio is needed to hear whether a phone bot answers."
+        last = "Nothing is wrong so far. Pass --audio to check whether a phone bot answers."
         assert capsys.readouterr().out.splitlines()[-1] == last
         assert main([*call, "--audio"]) == 0
         assert capsys.readouterr().out.splitlines()[-1] == "Nothing is wrong."
@@ -91,7 +91,7 @@ def test_a_table_of_80_columns(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     assert lines[0].startswith("FAIL  port  ")
     assert lines[1].strip().startswith("> Start the bot")
     assert "not checked without port: http, tls, path," in lines[-4]
-    assert lines[-1] == "1 wrong, 0 to be better. Begin with port."
+    assert lines[-1] == "1 failed, 0 with warnings. Start with port."
 
 
 @pytest.mark.parametrize("no_color", ["", "1"])
@@ -105,7 +105,7 @@ def test_marks_have_colours_on_a_terminal(no_color: str, monkeypatch: pytest.Mon
     with nothing() as url:
         assert main(["doctor", url]) == 1
     shown = terminal.getvalue()
-    assert ("\x1b[31mFAIL  \x1b[0mport" in shown, "\x1b[31m1 wrong, 0 to be better" in shown) == (not no_color,) * 2
+    assert ("\x1b[31mFAIL  \x1b[0mport" in shown, "\x1b[31m1 failed, 0 with warnings" in shown) == (not no_color,) * 2
     assert "FAIL  " in shown
 
 

@@ -105,7 +105,7 @@ def bot_writes(client: RTVIClient, text: str) -> None:
 
 
 def text_client(url: str) -> RTVIClient:
-    """Return a client that neither sends nor plays audio."""
+    """Return a client that sends no audio and plays none."""
     return RTVIClient(transport=WebSocketTransport(url), enable_mic=False, speaker=BytesSink(), connect_timeout=GUARD)
 
 
@@ -143,7 +143,7 @@ def test_who_speaks_without_words(console: FakeConsole) -> None:
     console.script = script()
     run_session(ear_client(mic=BytesSource(tone(0.2) + bytes(RATE), RATE)), console)
     assert console.lines[0] == "calling as by ear"
-    refusal = "Not sent, because a telephone has keys alone (0-9, * and #): Hello"
+    refusal = "Not sent, because a telephone sends only keys (0-9, * and #): Hello"
     assert refusal in console.lines
     others = [line for line in console.lines[1:] if line != refusal]
     assert others == ["you: (speaks)", "bot: (speaks)"]
@@ -163,7 +163,7 @@ def test_keys_are_typed_in_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
         bot.wait_for_session(GUARD).wait_for_dtmf("12#", GUARD)
     assert console.lines == [
         "calling as twilio",
-        "Not sent, because a telephone has keys alone (0-9, * and #): hello there",
+        "Not sent, because a telephone sends only keys (0-9, * and #): hello there",
         "you: (keys) 1",
         "you: (keys) 2#",
     ]
@@ -546,7 +546,7 @@ def test_a_bot_that_cannot_be_reached_is_a_failure(console: FakeConsole) -> None
 
 
 def test_what_is_noted_beside_the_words(console: FakeConsole) -> None:
-    """A call, the latency of each answer, what was not heard, and a summary are notes; the status has what goes on."""
+    """A call, the latency of each answer, unheard words, and a summary are notes; the status shows the progress."""
     story = Reply(
         "Once upon a time there was a king. He had a castle at the sea.",
         call=("find", {"what": "story"}),
@@ -574,7 +574,7 @@ def test_what_is_noted_beside_the_words(console: FakeConsole) -> None:
 
 
 def test_a_pipe_gets_no_notes() -> None:
-    """A program that reads the output gets what was said, and nothing beside it."""
+    """A program that reads the output gets the spoken words, and nothing else."""
     console = FakeConsole(interactive=False)
     console.script = iter(["Hello", Key.END])
     with EmbeddedBot() as bot:

@@ -1,4 +1,4 @@
-"""The checks of `rtvi-sync doctor`, in the order in which strangers meet what they find."""
+"""The checks of `rtvi-sync doctor`, in the order in which users meet the faults."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Check:
     """One check.
 
     Attributes:
-        id: Its name, which scripts read.
-        run: Does it.
-        needs: The id of the check without which it makes no sense; "": none.
-        by_messages: It needs messages of the bot, and is skipped over a transport that carries none.
+        id: Name, which scripts read.
+        run: Function that runs it.
+        needs: Id of the check that must pass first; "" for none.
+        by_messages: True if it needs the bot's messages. It is skipped over a transport without messages.
     """
 
     id: str
@@ -65,12 +65,12 @@ CHECKS: Final = (
 
 @attrs.frozen
 class Result:
-    """What a check has found.
+    """The result of a check.
 
     Attributes:
-        id: The check.
-        finding: What it has found.
-        seconds: How long it took; None: it was skipped.
+        id: Id of the check.
+        finding: Its finding.
+        seconds: Its duration; None if it was skipped.
     """
 
     id: str
@@ -78,7 +78,7 @@ class Result:
     seconds: float | None
 
     def as_data(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Return the result as plain data."""
         return {
             "id": self.id,
             "status": self.finding.status,
@@ -89,13 +89,13 @@ class Result:
 
 
 def examine(exam: Examination, started: Callable[[str], object] = lambda _: None) -> Iterator[Result]:
-    """Do all checks, and yield what each has found. After a failure those that need it are skipped.
+    """Run all checks, and yield their results. After a failure, the checks that need it are skipped.
 
     Args:
-        exam: The bot that is examined.
-        started: Called with the id of a check before it is done.
+        exam: Examination of the bot.
+        started: Function called with the id of a check before it runs.
     """
-    blockers: dict[str, str] = {}  # by check, the one that has failed and that it needs
+    blockers: dict[str, str] = {}  # by check, the failed one that it needs
     lost = ""  # the check in which the session was lost
     for check in CHECKS:
         began = monotonic()

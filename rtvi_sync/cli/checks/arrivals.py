@@ -1,4 +1,4 @@
-"""How a bot's audio arrives: its rate, the length of a frame, gaps and jitter. Pure."""
+"""The arrival of a bot's audio: its rate, the length of a frame, gaps and jitter. Pure."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ import attrs
 from rtvi_sync.media import AudioFrame
 from rtvi_sync.recording.percentiles import percentile
 
-# Seconds without audio after which a frame belongs to other words.
+# Seconds without audio after which a frame belongs to another utterance.
 _PAUSE = 1.0
-# Seconds that a frame may come after the end of the audio before it, without being heard as a gap.
+# Seconds that a frame may be late after the audio before it, without an audible gap.
 _GAP = 0.05
 
 
 @attrs.frozen
 class Arrivals:
-    """How audio has arrived.
+    """How a bot's audio arrived.
 
     Attributes:
-        rate_hz: Its rate.
-        chunk: The usual length of a frame, in seconds.
-        seconds: Its length.
-        ahead: Seconds of audio that were there before they were due, at most.
-        gaps: How often it stopped, for up to a second.
-        gap_seconds: How long in all.
-        jitter: By how many seconds 95 % of the frames differ at most from an even pace.
+        rate_hz: Sample rate in hertz.
+        chunk: Usual length of a frame, in seconds.
+        seconds: Length of the audio, in seconds.
+        ahead: Longest time by which audio arrived before it was due, in seconds.
+        gaps: Number of gaps of up to a second.
+        gap_seconds: Length of all gaps, in seconds.
+        jitter: Largest deviation of 95 % of the frames from an even pace, in seconds.
     """
 
     rate_hz: int
@@ -40,14 +40,14 @@ class Arrivals:
 
 
 def arrivals_of(frames: Sequence[AudioFrame]) -> Arrivals | None:
-    """Return how frames have arrived; None: there are none."""
+    """Return how frames arrived; None if there are none."""
     if not frames:
         return None
     gaps: list[float] = []
     steps: list[float] = []
     ahead, end = 0.0, frames[0].timestamp
     for before, frame in itertools.pairwise(frames):
-        end = max(end, before.timestamp) + before.duration  # when all that has arrived is played
+        end = max(end, before.timestamp) + before.duration  # when all received audio has been played
         late = frame.timestamp - end
         ahead = max(ahead, -late)
         if late > _PAUSE:

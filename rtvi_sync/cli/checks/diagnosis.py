@@ -1,4 +1,4 @@
-"""What a check has found: how it is, in words, and the cure."""
+"""The finding of a check: a status, a text, and a cure."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from rtvi_sync.protocol.text import one_line
 
 Status: TypeAlias = Literal["ok", "warn", "fail", "skipped"]
 
-# Errors of this package have a sentence that says what failed, then those that say what to do.
+# An error of this package has a sentence with the cause, then sentences with the cure.
 _ADVICE = r"\. (?=[A-Z])"
 
 
 @attrs.frozen
 class Diagnosis:
-    """What a check has found.
+    """The finding of a check.
 
     Attributes:
-        status: "warn": the bot works, but not as well as it could; "skipped": there was nothing to check.
-        text: The finding, in words.
-        cure: What to do; "": nothing.
-        seconds: How long it took, if the check itself cannot tell by its own time.
-        needs: The id of the check that failed, which this one needs.
+        status: "warn": the bot works, but could work better. "skipped": there was nothing to check.
+        text: Finding in words.
+        cure: Advice; "" for none.
+        seconds: Duration, if it differs from the check's own time.
+        needs: Id of the failed check that this one needs.
     """
 
     status: Status
@@ -55,7 +55,7 @@ def skipped(text: str) -> Diagnosis:
 
 
 def blocked(by: str) -> Diagnosis:
-    """Return the finding of a check that needs another one, which has failed."""
+    """Return the finding of a check that needs a failed one."""
     return Diagnosis("skipped", f"needs {by}", needs=by)
 
 

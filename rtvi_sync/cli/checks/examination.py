@@ -1,4 +1,4 @@
-"""What the checks of one run of the doctor share: the address, the time, the session, and what was said in it."""
+"""The state that the checks of one doctor run share: the address, the time, the session, and its words."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from .trial import Trial
 
 # Seconds for all checks together, beside the limit of connect(). The end of the session may take 5 s.
 SECONDS = 15.0
-# Seconds after an answer in which a bot that was not to be interrupted listens again.
+# Seconds after an answer until a bot with muting listens again.
 _MUTED = 2.0
 
-# Seconds of a connection of the doctor's own, and those that it may be late.
+# Time limit of the doctor's own connections, and their allowed delay, in seconds.
 OPENING = 4.0
 GRACE = 1.0
 
@@ -33,23 +33,23 @@ T = TypeVar("T")
 
 
 class Examination:
-    """One run of the doctor. Use it as a context manager, on one thread; its end ends the session.
+    """One run of the doctor. Use it as a context manager, on one thread. Its end ends the session.
 
     Args:
-        url: Of the bot.
-        options: Of `RTVIClient.for_url()`.
-        question: What is typed.
-        speaks: Whether something is said to the bot, too.
+        url: URL of the bot.
+        options: Options of `RTVIClient.for_url()`.
+        question: Typed question.
+        speaks: True to also speak to the bot.
 
     Attributes:
-        url, parts, bot_url: The address, in three forms.
-        client: The client of the session.
-        limit: For all checks.
-        round_trip: Seconds that the server took to accept a connection; None: not known yet.
-        answer: What the bot answered to the typed question; None: not asked yet, or nothing.
-        voice: The audio of that answer.
-        heard: What it answered to spoken words.
-        unheard: Why it has not heard them; None: it has, or nothing was said.
+        url, parts, bot_url: Address in three forms.
+        client: Client of the session.
+        limit: Deadline of all checks.
+        round_trip: Seconds in which the server accepted a connection; None if unknown.
+        answer: Answer to the typed question; None if there is none yet.
+        voice: Audio of the answer.
+        heard: Answer to spoken words.
+        unheard: Error if the bot did not hear them; None if it did, or nothing was said.
     """
 
     def __init__(self, url: str, options: dict[str, Any], *, question: str, speaks: bool) -> None:
@@ -61,11 +61,11 @@ class Examination:
         self.speaks = speaks
         self.limit: Deadline = Deadline(SECONDS + float(options["connect_timeout"]))
         self.client: RTVIClient = RTVIClient.for_url(url, **options, mic=False, speaker=NullSink())
-        self._listens = threading.Event()  # the bot has not muted the user
+        self._listens = threading.Event()  # set while the bot has not muted the user
         self._listens.set()
         self.client.on("user_mute_started", lambda _: self._listens.clear())
         self.client.on("user_mute_stopped", lambda _: self._listens.set())
-        self.client.turns()  # from now on they have their audio
+        self.client.turns()  # starts the turn tracker, so that turns have audio
         self.round_trip: float | None = None
         self.answer: Turn | None = None
         self.heard: Turn | None = None
@@ -82,7 +82,7 @@ class Examination:
 
     @property
     def trial(self) -> Trial:
-        """Return the attempt to connect, which the first caller makes."""
+        """The attempt to connect, which the first access makes."""
         if self._trial is None:
             is_named = self.bot_url.ws_url is not None
             self._trial = Trial(self.client, self.parts if is_named else None)
@@ -92,46 +92,46 @@ class Examination:
 
     @property
     def is_only_heard(self) -> bool:
-        """Return whether the bot is reached by a transport that carries no messages."""
+        """True if the bot is reached by a transport without messages."""
         transport = self.client.transport
         return transport is not None and not transport.carries_messages
 
     def take_frames(self) -> list[AudioFrame]:
-        """Return the bot's audio since the call before."""
+        """Return the bot's audio since the last call."""
         return [] if self._frames is None else self._frames.take()
 
     def is_muted(self) -> bool:
-        """Return whether the bot has muted the user, and goes on to."""
+        """Return whether the bot muted the user and stays muted for a while."""
         return not self._listens.wait(self.seconds(_MUTED))
 
     def seconds(self, most: float) -> float:
-        """Return how long a step may take: `most`, or what is left."""
+        """Return the time limit of a step in seconds: `most`, or the remaining time."""
         return self.limit.at_most(most)
 
     def open(self, url: SplitResult, opener: Callable[[SplitResult, Network, AbortSignal], T]) -> T:
         """Open a connection of the doctor's own.
 
         Args:
-            url: The server's.
-            opener: Called with `url`, the network and the signal of the attempt.
+            url: URL of the server.
+            opener: Function of `url`, the network and the signal of the attempt.
 
         Raises:
-            TimeoutError: Not within `OPENING` seconds.
-            OSError, RTVIError: As `opener`.
+            TimeoutError: The connection did not open within `OPENING` seconds.
+            OSError, RTVIError: Raised by `opener`.
         """
         signal = AbortController(
             Deadline(self.seconds(OPENING)), lambda: TransportStartError("The check was ended")
         ).signal
         signal.is_supervised = False
-        # The look-up of a name may hang.
+        # The lookup of a name may hang.
         return self.within(OPENING + GRACE, lambda: opener(url, self.network, signal))
 
     def within(self, most: float, work: Callable[[], T]) -> T:
-        """Return what `work()` returns, or leave it behind on its thread.
+        """Run `work()` on another thread and return its result, or abandon it at the time limit.
 
         Raises:
-            TimeoutError: It took `most` seconds, or the time of all checks is over.
-            Exception: As `work()`.
+            TimeoutError: It took `most` seconds, or the time of all checks has passed.
+            Exception: Raised by `work()`.
         """
         done: Future[T] = Future()
 

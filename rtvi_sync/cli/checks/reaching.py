@@ -19,7 +19,7 @@ from rtvi_sync.protocol.text import one_line
 from .diagnosis import Diagnosis, fail, of_error, ok, skipped, warn
 from .examination import Examination
 
-# Days before its end at which a certificate should be replaced.
+# Days before its expiry at which a certificate should be replaced.
 _DAYS: Final = 14
 _MAX_KEYS: Final = 8
 
@@ -30,10 +30,11 @@ _START_BOT: Final = (
 
 
 def port(exam: Examination) -> Diagnosis:
-    """Check that something listens: name, network, proxy."""
+    """Check that a server listens: name, network, proxy."""
     parts = exam.parts
     where = authority(parts.hostname or "", port_of(parts))
-    # Without TLS, which has a check of its own. With the port, because the default one follows from the scheme. Through
+    # Without TLS, which has its own check. With an explicit port, because the default port follows from the scheme.
+    # Through
     # a proxy a tunnel is opened, as for TLS, except where the session needs none.
     plain = parts._replace(scheme="http" if parts.scheme == "http" else "ws", netloc=where)
     began = monotonic()
@@ -41,7 +42,7 @@ def port(exam: Examination) -> Diagnosis:
         proxy = exam.network.proxy_for(exam.url)
         sock, detach = exam.open(plain, lambda url, *how: dial_by(proxy, url, *how))
     except ProxyError as error:
-        return of_error(error, "See the proxy, or unset the variable; NO_PROXY lists servers that need none")
+        return of_error(error, "Check the proxy, or unset the variable. NO_PROXY lists servers that need no proxy")
     except socket.gaierror as error:
         return fail(f"{parts.hostname} is not known: {error.strerror}", "Check the name of the host, and the network")
     except ConnectionRefusedError:
@@ -56,11 +57,11 @@ def port(exam: Examination) -> Diagnosis:
     exam.round_trip = monotonic() - began
     detach()
     sock.close()
-    return ok(f"{where} takes connections{f', through the {proxy}' if proxy is not None else ''}")
+    return ok(f"{where} accepts connections{f', through the {proxy}' if proxy is not None else ''}")
 
 
 def http(exam: Examination) -> Diagnosis:
-    """Check the start endpoint: whether there is one, and what it answers."""
+    """Check the start endpoint and its answer."""
     if not exam.bot_url.endpoints:
         return skipped("the URL needs no start request")
     trial = exam.trial
@@ -69,13 +70,13 @@ def http(exam: Examination) -> Diagnosis:
     seconds = trial.seconds.get("http")
     if trial.answer is None:
         refused = trial.cause is not None
-        return ok("the start endpoint is there" if refused else "the server has WebSockets only", seconds=seconds)
+        return ok("the start endpoint exists" if refused else "the server has WebSockets only", seconds=seconds)
     keys = list(trial.answer)[:_MAX_KEYS] if isinstance(trial.answer, Mapping) else []
     return ok(one_line(f"the start endpoint answered with {', '.join(map(str, keys)) or 'nothing'}"), seconds=seconds)
 
 
 def tls(exam: Examination) -> Diagnosis:
-    """Check TLS: whether the server has it, and its certificate."""
+    """Check TLS and the server's certificate."""
     trial = exam.trial
     if (finding := trial.verdict("tls")) is not None:
         return finding
@@ -85,7 +86,7 @@ def tls(exam: Examination) -> Diagnosis:
         return skipped("the address is plain, without TLS")
     if exam.parts.scheme == "http" and websocket is not None and trial.ready is not None:
         return warn(
-            f"the server advertises {printable(websocket.geturl())} and has no TLS: ws:// was used",
+            f"the server advertises {printable(websocket.geturl())} but has no TLS, so ws:// was used",
             "Pipecat's runner does so with any --host but localhost. Browsers and other clients cannot connect: put a "
             "proxy with TLS before it, or start it with --host localhost",
         )
@@ -95,7 +96,7 @@ def tls(exam: Examination) -> Diagnosis:
 def _certificate(exam: Examination, url: SplitResult) -> Diagnosis:
     try:
         sock, detach = exam.open(url, dial)
-    except (OSError, RTVIError) as error:  # it was good a moment ago
+    except (OSError, RTVIError) as error:  # it was valid a moment ago
         return warn(f"the certificate could not be read: {one_line(str(error))}", "Run doctor again")
     certificate = sock.getpeercert() if isinstance(sock, ssl.SSLSocket) else None
     detach()
@@ -104,12 +105,12 @@ def _certificate(exam: Examination, url: SplitResult) -> Diagnosis:
     if not isinstance(end, str):
         return ok("the certificate is trusted")
     days = int((ssl.cert_time_to_seconds(end) - wall_time()) // 86400)
-    text = f"the certificate of {url.hostname} is good for {days} more days"
+    text = f"the certificate of {url.hostname} is valid for {days} more days"
     return ok(text) if days >= _DAYS else warn(text, "Renew it")
 
 
 def path(exam: Examination) -> Diagnosis:
-    """Check that the path is that of a WebSocket, or takes an offer."""
+    """Check that the path accepts a WebSocket, or an offer."""
     trial = exam.trial
     if (finding := trial.verdict("path")) is not None:
         return finding
@@ -120,8 +121,8 @@ def path(exam: Examination) -> Diagnosis:
 
 
 def token(exam: Examination) -> Diagnosis:
-    """Check that the server takes this client: keys, tokens, and whether it is busy."""
-    return exam.trial.verdict("token") or ok("the server takes this client")
+    """Check that the server accepts this client: keys, tokens, and whether it is busy."""
+    return exam.trial.verdict("token") or ok("the server accepts this client")
 
 
 def entry(exam: Examination) -> Diagnosis:
@@ -129,25 +130,25 @@ def entry(exam: Examination) -> Diagnosis:
     if (finding := exam.trial.verdict("entry")) is not None:
         return finding
     name = _transport(exam)
-    return ok(f"the bot is reached by {name}" if name else "the bot takes the connection")
+    return ok(f"the bot is reached by {name}" if name else "the bot accepts the connection")
 
 
 def eval_route(exam: Examination) -> Diagnosis:
     """Look for the eval route, without a session."""
     if _transport(exam) == "eval":
-        return ok("the session goes over it")
+        return ok("the session uses it")
     url = exam.trial.websocket
     if url is None or not exam.bot_url.endpoints or "/ws-client" not in url.path:
-        return skipped("this server names one WebSocket")
+        return skipped("this server names only one WebSocket")
     scheme = "ws" if exam.parts.scheme == "http" else "wss"
     url = url._replace(scheme=scheme, netloc=exam.parts.netloc, path=url.path.replace("/ws-client", "/ws"))
     try:
         sock, _, detach = exam.open(url, lambda at, *how: open_websocket(at, {}, *how))
     except (OSError, RTVIError):
-        return skipped("no eval route at /ws; tests alone need it")
+        return skipped("no eval route at /ws (only tests need it)")
     detach()
     sock.close()
-    return ok("there is one at /ws")
+    return ok("the eval route is at /ws")
 
 
 def rtvi(exam: Examination) -> Diagnosis:
@@ -157,6 +158,6 @@ def rtvi(exam: Examination) -> Diagnosis:
 
 
 def _transport(exam: Examination) -> str:
-    """Return the name of the transport that has reached the bot; "" if none has."""
+    """Return the name of the transport that reached the bot; "" if none did."""
     transport = exam.client.transport
     return transport.name if transport is not None and exam.trial.ready is not None else ""

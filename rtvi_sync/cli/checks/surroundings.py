@@ -1,4 +1,4 @@
-"""Checks of what is around the conversation: the network's delays, limits, and this machine."""
+"""Checks around the conversation: the network's delays, limits, and this machine."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from .examination import Examination
 # Seconds of a round trip, and of jitter, that people notice.
 _FAR: Final = 0.3
 _UNSTEADY: Final = 0.2
-# Seconds that the look for devices may take.
+# Time limit of the search for devices, in seconds.
 LOOK: Final = 4.0
 
 
 def ping(exam: Examination) -> Diagnosis:
-    """Tell how far the server is."""
+    """Report the distance to the server."""
     seconds = exam.client.stats().round_trip or exam.round_trip
     if seconds is None:
-        return skipped("it was not measured")
+        return skipped("not measured")
     text = f"a round trip takes {1000 * seconds:.1f} ms"
-    return ok(text) if seconds < _FAR else warn(text, "Let the bot run closer: each answer comes later by this")
+    return ok(text) if seconds < _FAR else warn(text, "Run the bot closer: this delays each answer")
 
 
 def timing(exam: Examination) -> Diagnosis:
-    """Tell how evenly the bot's audio arrives."""
+    """Report how evenly the bot's audio arrives."""
     arrivals = arrivals_of(exam.voice)
     if arrivals is None or arrivals.jitter is None:
         return skipped("there was no audio to measure")
-    text = f"95 % of the audio came within {1000 * arrivals.jitter:.0f} ms of an even pace"
+    text = f"95 % of the audio arrived within {1000 * arrivals.jitter:.0f} ms of an even pace"
     if arrivals.jitter < _UNSTEADY:
         return ok(text)
     return warn(text, "The network, the bot or this machine is too busy")
 
 
 def limits(exam: Examination) -> Diagnosis:
-    """Tell how large a message may be."""
+    """Report the size limit of a message."""
     transport = exam.client.transport
     if transport is None:
         return skipped("there is no session")
@@ -50,7 +50,7 @@ def limits(exam: Examination) -> Diagnosis:
 
 
 def local(exam: Examination) -> Diagnosis:
-    """Tell what this machine has."""
+    """Report the devices and libraries of this machine."""
     facts = [f"Python {platform.python_version()}", f"rtvi_sync {__version__}"]
     facts += [name if importlib.util.find_spec(name) else f"no {name}" for name in ("soxr", "orjson", "aiortc")]
     try:

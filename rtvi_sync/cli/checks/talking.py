@@ -1,4 +1,4 @@
-"""Checks of the conversation: what the bot says, reports and hears, and whether it can be interrupted."""
+"""Checks of the conversation: the bot's words, reports and hearing, and whether it can be interrupted."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from .arrivals import Arrivals, arrivals_of
 from .diagnosis import Diagnosis, fail, of_error, ok, skipped, warn
 from .examination import Examination
 
-# Seconds in which a bot that greets starts to, and those in which its greeting should be over.
+# Seconds in which a greeting must start, and in which it should end.
 _GREETING: Final = 3.0
 _GREETED: Final = 3.0
-# Seconds for an answer, after the words of the question were said.
+# Seconds for an answer, after the end of the question.
 _ANSWER: Final = 8.0
 _HEARING: Final = 6.0
-# Seconds after which the end of the user's words is noticed late.
+# Seconds after which the bot notices the end of the user's words too late.
 _SLOW_END: Final = 1.5
-# Seconds after the beginning of the bot's speech at which it is interrupted, and those that it should last then.
+# Seconds from the start of the bot's speech to the interruption, and the rest of the speech that it needs.
 _DELAY: Final = 0.2
 _SPEECH: Final = 1.5
 _MAX_WORDS: Final = 60
 _MAX_ABOUT: Final = 200
-# The first numbers of the RTVI versions that have no bot-interrupted.
+# The major numbers of the RTVI versions without bot-interrupted.
 _SILENT_MAJORS: Final = ("0", "1")
 # A question with a long answer.
 _LONG: Final = "Please count slowly from one to twenty, in words."
@@ -37,20 +37,24 @@ _HEARS: Final = (
     "Set audio_in_enabled=True in the bot's transport_params, and give it speech recognition and voice activity "
     "detection (vad_analyzer)"
 )
-_LOG: Final = "See the bot's log: its model, its key, and the services in its pipeline"
-_VERSIONS: Final = (  # from, up to and without, and the known fault of pipecat-ai
+_LOG: Final = "Check the bot's log, its model, its key, and the services in its pipeline"
+_VERSIONS: Final = (  # first version, first fixed version, and the known fault of pipecat-ai
     ((0,), (0, 0, 102), "reports no functions that its model calls: pass settle=3 to ask(), or use 0.0.102 or later"),
-    ((0, 0, 85), (0, 0, 86), "answers a long typed question after a spoken one with one word at most: use a later one"),
+    (
+        (0, 0, 85),
+        (0, 0, 86),
+        "answers a long typed question after a spoken one with one word at most: use a later version",
+    ),
     ((0, 0, 101), (0, 0, 102), "is never ready over its entry websocket: use 0.0.102 or later, or webrtc"),
     ((0,), (0, 0, 74), "never answers an action that fails, nor any after it: give each a timeout"),
 )
 
 
 def version(exam: Examination) -> Diagnosis:
-    """Tell what the bot is, and the known faults of that version."""
+    """Report the bot's software, and the known faults of its version."""
     ready = exam.trial.ready
     assert ready is not None, "the bot is ready"
-    text = one_line(about_bot(ready), _MAX_ABOUT) or "the bot does not say what it is"
+    text = one_line(about_bot(ready), _MAX_ABOUT) or "the bot does not report its software"
     if ready.about.library != "pipecat-ai":
         return ok(text)
     number = tuple(map(int, re.findall(r"\d{1,9}", ready.about.library_version or "")[:3]))
@@ -73,13 +77,13 @@ def greeting(exam: Examination) -> Diagnosis:
             turn = client.listen(exam.seconds(_GREETED))
         except RequestTimeoutError:
             turn = client.turns()[-1]
-            return ok(f"the bot speaks first, for long: {_words(turn)}")
+            return ok(f"the bot speaks first, at length: {_words(turn)}")
     return ok(f"the bot speaks first: {_words(turn)}")
 
 
 def answer(exam: Examination) -> Diagnosis:
     """Type a question, and wait for words."""
-    exam.take_frames()  # those of the greeting
+    exam.take_frames()  # drops the greeting
     why: RTVIError | None = None
     try:
         turn: Turn | None = exam.client.ask(exam.question, exam.seconds(_ANSWER))
@@ -89,19 +93,19 @@ def answer(exam: Examination) -> Diagnosis:
     errors = "" if turn is None else one_line("; ".join(error.message for error in turn.errors))
     if turn is None or not turn.bot_text:
         if errors or not isinstance(why, RequestTimeoutError):
-            return fail(f"no words came: the bot reported {errors or 'nothing'}", _LOG)
-        return fail(f"no words came within {_ANSWER:g} s", _LOG)
+            return fail(f"no words arrived: the bot reported {errors or 'nothing'}", _LOG)
+        return fail(f"no words arrived within {_ANSWER:g} s", _LOG)
     facts = [
         _words(turn),
         f"the bot reported {errors}" if errors else "",
         f"{turn.assumed}" if turn.assumed else "",
-        f"not over after {_ANSWER:g} s" if turn.is_open else "",
+        f"not complete after {_ANSWER:g} s" if turn.is_open else "",
     ]
     return ok("; ".join(filter(None, facts)))
 
 
 def function_reporting(exam: Examination) -> Diagnosis:
-    """Look at the calls of functions in the answer."""
+    """Check the function calls in the answer."""
     calls = () if exam.answer is None else exam.answer.function_calls
     if not calls:
         return skipped("the bot called no function (--ask a question that makes it call one)")
@@ -115,7 +119,7 @@ def function_reporting(exam: Examination) -> Diagnosis:
 
 
 def audio_out(exam: Examination) -> Diagnosis:
-    """Listen to the answer."""
+    """Check the audio of the answer."""
     if exam.is_only_heard:
         return _only_heard(exam)
     turn = exam.answer
@@ -124,35 +128,35 @@ def audio_out(exam: Examination) -> Diagnosis:
         what = "nothing" if arrivals is None else "silence alone"
         return fail(
             f"the answer came as text, and {what} to hear",
-            "Set audio_out_enabled=True in the bot's transport_params, and see its voice (TTS) in its log",
+            "Set audio_out_enabled=True in the bot's transport_params, and check its voice (TTS) in its log",
         )
     return ok(_heard(arrivals, turn.time_to_first_audio))
 
 
 def _only_heard(exam: Examination) -> Diagnosis:
-    """Listen to a bot that no text reaches: to its greeting, and to the answer to what is said to it."""
+    """Check a bot that no text reaches: its greeting, and the answer to spoken words."""
     if exam.speaks:
         exam.heard, exam.unheard = _said(exam)
     exam.voice = exam.take_frames()
     arrivals = arrivals_of(exam.voice)
     if arrivals is not None:
         return ok(_heard(arrivals, None if exam.heard is None else exam.heard.time_to_first_audio))
-    heard = [turn.audio for turn in exam.client.turns() if turn.audio]  # before the frames were looked at
+    heard = [turn.audio for turn in exam.client.turns() if turn.audio]  # before the frames are taken
     if heard:
         return ok(f"{heard[0].sample_rate_hz} Hz")
     if not exam.speaks:
-        return skipped("the bot does not speak first (--audio says something to the bot)")
+        return skipped("the bot does not speak first (--audio speaks to the bot)")
     return fail(
         "there was nothing to hear", "Set audio_out_enabled=True in the bot's transport_params, and see its log"
     )
 
 
 def _heard(arrivals: Arrivals, after: float | None) -> str:
-    """Return how the bot was heard.
+    """Return a description of the bot's audio.
 
     Args:
-        arrivals: Its audio.
-        after: Seconds after the question; None: it is not known.
+        arrivals: Arrival of its audio.
+        after: Seconds after the question; None if unknown.
     """
     facts = [
         "" if after is None else f"heard after {1000 * after:.0f} ms",
@@ -164,27 +168,27 @@ def _heard(arrivals: Arrivals, after: float | None) -> str:
 
 
 def audio_in(exam: Examination) -> Diagnosis:
-    """Say something, and see what was heard."""
+    """Speak to the bot, and check its transcript."""
     if not exam.speaks:
-        return skipped("--audio says something to the bot")
+        return skipped("--audio speaks to the bot")
     if exam.is_muted():
         return Diagnosis("skipped", "the bot has muted the user", needs="mute")
-    if not exam.is_only_heard:  # else that was done to hear it
+    if not exam.is_only_heard:  # otherwise an earlier check spoke
         exam.heard, exam.unheard = _said(exam)
     turn, unheard = exam.heard, exam.unheard
     if unheard is not None:
         return of_error(unheard, _HEARS)
     if exam.is_only_heard:
         if turn is None or turn.timings.bot_started_speaking is None:
-            return fail("the bot did not answer what was said", _HEARS)
-        return ok(f"the bot answered what was said: {_words(turn)}")
+            return fail("the bot did not answer the spoken words", _HEARS)
+        return ok(f"the bot answered the spoken words: {_words(turn)}")
     if turn is None or not turn.user_text:
-        return warn("the bot heard a voice, and no words", "See speech recognition (STT) in the bot's log")
+        return warn("the bot heard a voice but no words", "Check speech recognition (STT) in the bot's log")
     return ok(f"the bot heard {_quoted(turn.user_text)}")
 
 
 def _said(exam: Examination) -> tuple[Turn | None, RequestTimeoutError | None]:
-    """Say something to the bot; return what it has answered, and the error if it has heard nothing."""
+    """Speak to the bot; return its answer, and the error if it heard nothing."""
     speech = load_script(SHIPPED)
     said = speech.utterances[0]
     limit = exam.seconds(speech.seconds(said) + _HEARING)
@@ -197,20 +201,20 @@ def _said(exam: Examination) -> tuple[Turn | None, RequestTimeoutError | None]:
 
 
 def mute(exam: Examination) -> Diagnosis:
-    """Check that the bot does not go on ignoring the user."""
+    """Check that the bot does not keep ignoring the user."""
     if not exam.is_muted():
         return ok("the bot listens")
     return fail(
-        "the bot has muted the user (user-mute-started), and has not ended it",
-        "See the bot's user_mute_strategies: some wait for a first speech of the bot that never comes",
+        "the bot has muted the user (user-mute-started), and never unmuted them",
+        "See the bot's user_mute_strategies: some wait for first words of the bot that it never speaks",
     )
 
 
 def vad(exam: Examination) -> Diagnosis:
-    """Check how the bot noticed the beginning and the end of the words."""
+    """Check how the bot noticed the start and the end of the words."""
     turn = exam.heard
     if turn is None:
-        return skipped("--audio says something to the bot")
+        return skipped("--audio speaks to the bot")
     timings = turn.timings
     if timings.user_started is None or timings.user_stopped_reported is None:
         return warn(
@@ -222,7 +226,7 @@ def vad(exam: Examination) -> Diagnosis:
     if late is not None and late > _SLOW_END:
         return warn(
             f"the bot noticed the end of the words after {late:.1f} s",
-            "Lower stop_secs of its VAD, or see its turn detection: each answer comes later by this",
+            "Lower stop_secs of its VAD, or check its turn detection: this delays each answer",
         )
     return ok("the bot reports when the user speaks" + ("" if late is None else f", the end after {late:.1f} s"))
 
@@ -258,16 +262,16 @@ def interruption(exam: Examination) -> Diagnosis:
     if ready is not None and (ready.version or "").partition(".")[0] in _SILENT_MAJORS:
         return skipped("a bot before RTVI 2.0 does not report that it was interrupted")
     return warn(
-        "the bot went on to speak while the user spoke",
+        "the bot kept speaking while the user spoke",
         "Give the bot voice activity detection (vad_analyzer), and see its turn strategies and mute strategies",
     )
 
 
 def _words(turn: Turn) -> str:
-    """Return what the bot has said; where that is not known, for how long it has spoken."""
+    """Return the bot's words; if unknown, the duration of its speech."""
     if turn.bot_text is not None:
         return _quoted(turn.bot_text)
-    return f"{turn.audio.seconds:.1f} s" if turn.audio else "it goes on"
+    return f"{turn.audio.seconds:.1f} s" if turn.audio else "still speaking"
 
 
 def _quoted(text: str) -> str:

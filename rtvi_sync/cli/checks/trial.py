@@ -1,4 +1,4 @@
-"""One attempt to connect, and by which check of the doctor its failure is told."""
+"""One attempt to connect, and the doctor's check that reports its failure."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from rtvi_sync.session.connect_request import TELEPHONY
 
 from .diagnosis import Diagnosis, blocked, fail, of_error
 
-#: The checks that an attempt to connect answers, in the order in which it gets to them.
+#: The checks that an attempt to connect answers, in order.
 STEPS: Final = ("http", "tls", "path", "token", "entry", "rtvi")
 
 _OPENED: Final = {TransportState.CONNECTED: "path", TransportState.READY: "rtvi"}
 _BUSY: Final = 1013
 _REFUSED_CLIENT: Final = (401, 403, 407, 429, 503)
-# The paths of Pipecat's bots, at which a 403 is about the token.
+# Paths of Pipecat's bots. A 403 there is about the token.
 _KNOWN_PATHS: Final = ("/ws", "/ws-client")
 
-# What bots of Pipecat need for a call, beside the entry.
+# Further needs of Pipecat bots for a call, beside the entry.
 _CREDENTIALS: Final = {
     "twilio": ", and TWILIO_ACCOUNT_SID and TWILIO_AUTH_TOKEN in its environment, with any text",
     "telnyx": ", and TELNYX_API_KEY in its environment, with any text",
@@ -47,27 +47,27 @@ _CREDENTIALS: Final = {
 
 _FOR_START: Final = "Pass the key that the server requires, as --header 'Authorization: Bearer ...'"
 _FOR_WEBSOCKET: Final = (
-    "Pass a new token, by --token or RTVI_TOKEN: Pipecat's are good for one connection; or pass the URL of the start "
+    "Pass a new token, by --token or RTVI_TOKEN: Pipecat's are valid for one connection; or pass the URL of the start "
     "endpoint, which issues one each time. If the server has --allowed-origins, add --header 'Origin: ...'"
 )
 _LATER: Final = "Try again later, or end the other session: the bot may serve one client at a time"
 _CURES: Final = {  # by the phase of a timeout
-    "http": "The server takes the request and does not answer. See its log; if it loads its models first, pass a "
+    "http": "The server accepts the request but does not answer. Check its log; if it loads its models first, pass a "
     "larger --timeout",
-    "transport": "Check host and port: what listens there takes connections and answers no WebSocket handshake",
-    "bot-ready": "Give the bot an RTVI processor: leave enable_rtvi=False out of its task. If it loads for long, pass "
+    "transport": "Check host and port: the program there accepts connections but answers no WebSocket handshake",
+    "bot-ready": "Give the bot an RTVI processor: leave enable_rtvi=False out of its task. If it loads slowly, pass "
     "a larger --timeout; see its log",
 }
 
 
 @attrs.frozen
 class Cause:
-    """Why an attempt has failed.
+    """The cause of a failed attempt.
 
     Attributes:
-        step: The check that tells it.
-        finding: What it tells.
-        passed: The checks whose subjects were all right.
+        step: Check that reports it.
+        finding: Finding of the check.
+        passed: Checks that passed.
     """
 
     step: str
@@ -76,18 +76,18 @@ class Cause:
 
 
 class Trial:
-    """One call of `connect()`, and how far it came.
+    """One call of `connect()`, and its progress.
 
     Args:
-        client: Not connected.
-        named: The WebSocket that the user has named; None: a server is asked for it.
+        client: Client before the connection.
+        named: WebSocket URL that the user gave; None if a server must name it.
 
     Attributes:
-        answer: What the start endpoint answered; None: it was not asked, or refused.
-        ready: The bot's introduction; None: it is not ready.
-        cause: Why it is not.
-        seconds: How long it took until the answer of the start endpoint ("http"), the open connection ("path") and the
-            bot that is ready ("rtvi"), each from the one before.
+        answer: Answer of the start endpoint; None if it was not asked, or refused.
+        ready: Introduction of the bot; None if it is not ready.
+        cause: Why it is not ready.
+        seconds: Durations of the steps in seconds: the answer of the start endpoint ("http"), the open connection
+            ("path") and the ready bot ("rtvi").
     """
 
     def __init__(self, client: RTVIClient, named: SplitResult | None) -> None:
@@ -109,7 +109,7 @@ class Trial:
                 self._follow(events, began)
 
     def _follow(self, events: Iterator[Event[Any]], last: float) -> None:
-        """Take the events of the attempt, which end with it."""
+        """Follow the events of the attempt, which end with it."""
         for event in events:
             if event.type is RTVIEvent.BOT_STARTED:
                 self.answer = event.data.response
@@ -122,7 +122,7 @@ class Trial:
 
     @property
     def websocket(self) -> SplitResult | None:
-        """Return the address of the bot's WebSocket, as it was named; None: it is not known."""
+        """Address of the bot's WebSocket, as named; None if unknown."""
         if self._named is not None:
             return self._named
         answer = self.answer if isinstance(self.answer, Mapping) else {}
@@ -130,7 +130,7 @@ class Trial:
         return parse_url(url, "ws", "wss") if isinstance(url, str) else None
 
     def verdict(self, step: str) -> Diagnosis | None:
-        """Return the finding of a step that has failed or was not reached; None: it is all right."""
+        """Return the finding of a step that failed or was not reached; None if it passed."""
         if self.cause is None or step in self.cause.passed:
             return None
         return self.cause.finding if step == self.cause.step else blocked(self.cause.step)
@@ -138,11 +138,11 @@ class Trial:
     # -- why it failed ------------------------------------------------------------------------------------------------
 
     def _decisive(self, failures: tuple[tuple[str, RTVIError], ...]) -> Cause:
-        """Return the cause of the first transport that came to the bot, or else of the one that was tried first."""
+        """Return the cause of the first transport that reached the bot, otherwise of the first attempted one."""
         causes = [self._cause_of(name, error) for name, error in failures]
         for step in ("rtvi", "entry"):
             for (name, _), cause in zip(failures, causes, strict=True):
-                # The runner opens a WebRTC connection also for a bot that has no entry for it.
+                # The runner opens a WebRTC connection even for a bot without an entry for it.
                 if cause.step == step and (name != "webrtc" or len(failures) == 1):
                     return cause
         return causes[0]
@@ -168,7 +168,7 @@ class Trial:
         return self._cause("rtvi", of_error(error))
 
     def _refused(self, error: ConnectError) -> Cause:
-        """Return the cause of the failure of a WebSocket that was refused."""
+        """Return the cause of a refused WebSocket."""
         url = self.websocket
         is_known = url is not None and url.path.startswith(_KNOWN_PATHS)
         if (error.status == 403 and is_known) or error.status in (401, 407):
@@ -182,13 +182,13 @@ class Trial:
 
 
 def _refusal(error: ConnectError, cure: str) -> Diagnosis:
-    """Return the finding of a refusal, with the error's own advice where that says more than the cure."""
+    """Return the finding of a refusal, with the error's own advice if it says more than the cure."""
     has_better = error.status not in (401, 403) or "HTTP Basic" in str(error)
     return of_error(error, "" if has_better else cure)
 
 
 def _entry(name: str) -> str:
-    """Return what to do about a bot that closes the connection of a transport."""
+    """Return the cure for a bot that closes the connection of a transport."""
     if name in TELEPHONY:
         return (
             f"See the bot's log. A bot of Pipecat needs the entry {name} in its transport_params, as "

@@ -1,4 +1,4 @@
-"""A page that shows recordings, or a load test: one file of HTML that needs no other, and no server."""
+"""An HTML page that shows recordings or a load test: one file that needs no other file and no server."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ __all__ = ["render"]
 _FOLDER: Final = Path(__file__).parent
 _SCRIPTS: Final = ("page.js", "conversation.js", "load.js", "start.js")
 _PARTS: Final = re.compile(r"\[\[(policy|title|style|data|script)\]\]")
-# What would end the element of the data, cannot be encoded, or changes how a reader sees the file.
+# Characters that would end the data element, cannot be encoded, or change how a reader sees the file.
 _ESCAPED: Final = re.compile("[<\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 
 
 def render(title: str, data: Mapping[str, Any]) -> str:
     """Return the page.
 
-    The browser runs no script of it but its own, and loads nothing but the audio beside it, by a policy in the page.
+    A policy in the page lets the browser run only the page's own script, and load only the audio beside it.
 
     Args:
-        title: of the page.
-        data: what it shows, as JSON; see `data.py`. Texts in it are shown as they are, never as markup.
+        title: Title of the page.
+        data: Its content, as JSON; see `data.py`. Texts appear as they are, never as markup.
     """
     script = '\n(() => {\n"use strict";\n' + "\n".join(map(_read, _SCRIPTS)) + "})();\n"
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

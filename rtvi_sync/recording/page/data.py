@@ -1,4 +1,4 @@
-"""What the page shows of recordings, or of turns alone, as JSON. Pure."""
+"""The page's data about recordings, or turns alone, as JSON. Pure."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from ..recording import Recording
 
-# A turn stands out as slow if it took this many times the median.
+# A turn stands out as slow if it took this multiple of the median.
 _SLOW: Final = 2.0
 _LEAST_TURNS: Final = 3
 _DIGITS: Final = 3  # of a second
@@ -57,10 +57,10 @@ def recordings_data(
     """Return the data of a page.
 
     Args:
-        recordings: in the order in which they are shown.
-        comparison: with a baseline; None: there is none.
-        folder: in which the page will be, from which it finds the audio; None: that of each recording.
-        embed_audio: the page holds the audio, and finds it wherever it is.
+        recordings: Recordings in display order.
+        comparison: Comparison with a baseline; None without one.
+        folder: Future folder of the page, from which it finds the audio; None for each recording's folder.
+        embed_audio: True to put the audio into the page, so that the page can move.
     """
     whole = summary(recordings, comparison)
     return {
@@ -71,10 +71,10 @@ def recordings_data(
 
 
 def turns_data(turns: Sequence[Turn]) -> dict[str, Any]:
-    """Return the data of a timeline of turns that need no recording: without sound, messages and the model's runs.
+    """Return the timeline data of turns without a recording: no sound, messages or model runs.
 
     Args:
-        turns: of a client, in order, by its clock.
+        turns: A client's turns in order, by its clock.
     """
     start = min((start_of(turn.timings) for turn in turns), default=0.0)
     moved = [_moved(turn, -start) for turn in turns]
@@ -112,7 +112,7 @@ def _timeline(
     marks: Sequence[LaneMark],
     rows: Sequence[dict[str, Any]],
 ) -> dict[str, Any]:
-    """Return what the timeline and the table of turns show."""
+    """Return the data of the timeline and the table of turns."""
     waits = waits_of(turns)
     slowest = max(waits, key=lambda wait: wait.end - wait.start) if len(waits) > 1 else None
     return {
@@ -169,7 +169,7 @@ def _waves(recording: Recording) -> dict[str, Any] | None:
 
 
 def _audio(recording: Recording, folder: Path | None, embed_audio: bool) -> dict[str, str] | None:
-    """Return where the page finds the audio; None: there is none."""
+    """Return the location of the audio for the page; None if there is none."""
     wav = recording.wav
     if wav is None:
         return None
@@ -182,7 +182,7 @@ def _audio(recording: Recording, folder: Path | None, embed_audio: bool) -> dict
 
 
 def _arrived(recording: Recording) -> str:
-    """Return what there is, in words, for a recording without turns."""
+    """Return the received messages and audio in words, for a recording without turns."""
     types = Counter(
         f"{row['message'].get('type')} from the {'bot' if row.get('dir') == 'in' else 'user'}"
         for row in recording.rows
@@ -191,7 +191,7 @@ def _arrived(recording: Recording) -> str:
     heard = {"user": recording.audio(side="user").seconds, "bot": recording.audio(side="bot").seconds}
     messages = ", ".join(f"{name} ({count})" for name, count in types.most_common(8)) or "no message"
     sound = " and ".join(f"{seconds:.1f} s of the {side}'s audio" for side, seconds in heard.items())
-    return f"The user said nothing that began a turn, and so did the bot. What there is: {messages}; {sound}."
+    return f"Neither the user nor the bot started a turn. The recording has {messages}; {sound}."
 
 
 def _outline(turns: Sequence[Turn], seconds: float) -> str:
@@ -210,10 +210,10 @@ class Finding:
     """Something that a reader should see first.
 
     Attributes:
-        kind: what it is, in a word or two.
-        text: the same in a sentence.
-        turn: the number of its turn; None: it is of the whole recording.
-        bad: whether it may be why a test has failed.
+        kind: Name of the finding, in one or two words.
+        text: The finding in a sentence.
+        turn: Number of its turn; None if it concerns the whole recording.
+        bad: True if it may explain why a test failed.
     """
 
     kind: str
@@ -223,7 +223,7 @@ class Finding:
 
 
 def findings_of(recording: Recording, turns: Sequence[Turn]) -> list[Finding]:
-    """Return what stands out: the application's marks, then what went wrong, then what is only worth to know."""
+    """Return the findings: the application's marks first, then faults, then facts worth knowing."""
     found = [finding for turn in turns for finding in _of_turn(recording, turn)]
     if not turns:
         found.append(Finding(kind="No turn", text=_arrived(recording)))
@@ -273,7 +273,7 @@ def _of_turn(recording: Recording, turn: Turn) -> Iterator[Finding]:
 
 
 def _was_only_heard(turn: Turn) -> bool:
-    """Return whether the bot has said something that no one knows."""
+    """Return whether the bot spoke words that are unknown."""
     return turn.bot_text is None and turn.timings.bot_started_speaking is not None
 
 

@@ -1,4 +1,4 @@
-"""The sound of a conversation: utterances found in the user's audio, and tones or an echo as the bot's. Pure."""
+"""Audio of a conversation: utterances detected in the user's audio, and the bot's tones or echo. Pure."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from rtvi_sync.media.resample import LinearResampler
 
 _WINDOW: Final = 0.01
 _START_WINDOWS: Final = 5
-# Kept before and after the loud part, so that its soft beginning and end are not cut off.
+# Kept before and after the loud part, so that soft edges of the speech are not cut off.
 _MARGIN_WINDOWS: Final = 10
 _PROGRESS_WINDOWS: Final = 50
 
 
 @attrs.frozen
 class SpeechStarted:
-    """The user began to speak."""
+    """The user started to speak."""
 
 
 @attrs.frozen
@@ -34,7 +34,7 @@ class SpeechContinues:
     """The user is still speaking; repeated twice a second.
 
     Attributes:
-        duration: seconds since the user began.
+        duration: Seconds since the user started.
     """
 
     duration: float
@@ -42,11 +42,11 @@ class SpeechContinues:
 
 @attrs.frozen(kw_only=True)
 class Utterance:
-    """The audio of one utterance of the user, from its beginning to its end.
+    """The complete audio of one utterance of the user.
 
     Attributes:
-        pcm: signed 16 bit, little endian, mono; a slice of the received audio, bit exact.
-        sample_rate: samples per second.
+        pcm: Signed 16-bit little-endian samples, mono; a bit-exact slice of the received audio.
+        sample_rate: Sample rate in hertz.
     """
 
     pcm: bytes = attrs.field(repr=lambda pcm: f"<{len(pcm)} bytes>")
@@ -54,7 +54,7 @@ class Utterance:
 
     @property
     def duration(self) -> float:
-        """Return the length in seconds."""
+        """Length in seconds."""
         return len(self.pcm) / 2 / self.sample_rate
 
 
@@ -62,14 +62,14 @@ SpeechEvent: TypeAlias = SpeechStarted | SpeechContinues | Utterance
 
 
 class SpeechDetector:
-    """Detector of utterances in PCM. Time is counted in samples, so a burst and real time give the same result.
+    """A detector of utterances in PCM. It counts time in samples, so a burst and real time give the same result.
 
-    Not for two threads.
+    Not thread-safe.
 
     Args:
-        threshold: RMS, of 32768, from which 10 ms of audio count as loud.
-        hangover: seconds of silence that end an utterance.
-        max_speech: seconds after which an utterance is ended in any case.
+        threshold: RMS level, of 32768, from which 10 ms of audio count as loud.
+        hangover: Seconds of silence that end an utterance.
+        max_speech: Longest utterance in seconds.
     """
 
     def __init__(self, *, threshold: float, hangover: float, max_speech: float = 60.0) -> None:
@@ -85,11 +85,11 @@ class SpeechDetector:
 
     @property
     def speaking(self) -> bool:
-        """Return whether a `SpeechStarted` has come and its `Utterance` has not."""
+        """True between a `SpeechStarted` and its `Utterance`."""
         return bool(self._speech)
 
     def feed(self, pcm: bytes, sample_rate: int) -> Iterator[SpeechEvent]:
-        """Process PCM (signed 16 bit, little endian, mono) and yield its events. A new rate ends the utterance."""
+        """Process PCM (signed 16-bit little-endian, mono) and yield its events. A new rate ends the utterance."""
         if sample_rate != self._sample_rate:
             if self.speaking:
                 yield self.end()
@@ -139,7 +139,7 @@ class SpeechDetector:
 
 # -- the bot's audio --------------------------------------------------------------------------------------------------
 
-# A pentatonic scale over A3, in which any sequence of tones is consonant.
+# A pentatonic scale over A3. Any sequence of its tones is consonant.
 _PITCHES_HZ: Final = tuple(220.0 * 2 ** (step / 12) for step in (0, 2, 4, 7, 9, 12, 14, 16))
 _LOUDNESS: Final = 6000
 _EDGE: Final = 0.02
@@ -151,9 +151,9 @@ class ReplyAudio:
     """The audio of a reply.
 
     Attributes:
-        pcm: signed 16 bit, little endian, mono.
-        sample_rate: samples per second.
-        word_starts: seconds from the beginning at which each word of the reply begins.
+        pcm: Signed 16-bit little-endian samples, mono.
+        sample_rate: Sample rate in hertz.
+        word_starts: Start of each word, in seconds from the start of the audio.
     """
 
     pcm: bytes = attrs.field(repr=lambda pcm: f"<{len(pcm)} bytes>")
@@ -162,10 +162,10 @@ class ReplyAudio:
 
 
 def echo(utterance: Utterance, words: Sequence[str], sample_rate: int) -> ReplyAudio:
-    """Return the audio of `utterance` as that of `words`, bit exact unless `sample_rate` differs from the user's."""
+    """Return the audio of `utterance` as the speech of `words`, bit exact unless `sample_rate` differs."""
     pcm = utterance.pcm
     if sample_rate != utterance.sample_rate:
-        # Linear even if soxr is installed, so that the echo is the same on every machine.
+        # Linear even with soxr installed, so that the echo is the same on every machine.
         resampler = LinearResampler(utterance.sample_rate, sample_rate)
         pcm = resampler.convert(pcm) + resampler.finish()
     pace = utterance.duration / max(1, len(words))
@@ -173,7 +173,7 @@ def echo(utterance: Utterance, words: Sequence[str], sample_rate: int) -> ReplyA
 
 
 def tones(words: Sequence[str], sample_rate: int) -> ReplyAudio:
-    """Return a tone for each of `words`: the same tone for the same word, a longer one for a longer word."""
+    """Return one tone for each word. The same word has the same tone; a longer word has a longer one."""
     parts: list[bytes] = []
     starts: list[float] = []
     size = 0

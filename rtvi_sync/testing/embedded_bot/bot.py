@@ -1,4 +1,4 @@
-"""The embedded bot: a small RTVI server for tests, demonstrations and development without a network."""
+"""The embedded bot: a small RTVI server for tests, demonstrations and offline development."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from rtvi_sync.testing.provider_api import ProviderAPI
 if TYPE_CHECKING:
     from rtvi_sync.testing.embedded_bot.websocket_server import WebSocketServer
 
-# "Service restart": the close code of a server that is being stopped.
+# "Service restart": the close code of a server that stops.
 _STOP_CODE: Final = 1012
 
 
@@ -36,64 +36,63 @@ _STOP_CODE: Final = 1012
 class EmbeddedBot(BotOptions):
     """A real RTVI bot on the loopback interface, in threads of this process.
 
-    It listens, detects the end of the user's speech by level, and answers: transcripts and replies come from a script,
-    and its voice is the user's own or a tone for each word. It serves any number of clients; each has a conversation
-    of its own. Use it as a context manager, or call `start()` and `stop()`.
+    It listens, detects the end of the user's speech by level, and answers. Transcripts and replies follow a script. Its
+    voice is an echo of the user, or a tone for each word. It serves any number of clients, each with its own
+    conversation. Use it as a context manager, or call `start()` and `stop()`.
 
         with EmbeddedBot(transcripts=["What time is it?"], replies=["Time to go."]) as bot:
             with connect(bot.base_url, text_only=True) as client:
                 print(client.ask("What time is it?").bot_text)
 
     Attributes:
-        transcripts: the transcripts of the user's speech, turn by turn and again from the first; without a script the
-            transcript states how long the user spoke.
-        replies: what the bot does when the user has said something: replies by pattern, where the first one counts that
-            is found in the user's words, in any case of letters; replies turn by turn and again from the first; or a
-            function from the user's words to the reply. A reply is a string or a `Reply`. To what fits no pattern, and
-            without replies, the bot says "You said: ...". An exception of the function is a failure of the bot's model
-            if the user has spoken, and an `error-response` if the user has typed.
-        greeting: what the bot does unasked when it is ready, a string or a `Reply`.
-        faults: what goes wrong, and when: `Fault` objects.
-        on_request: answers to `client-message` requests by their type: a value, or a function of the request's data
-            whose exception becomes an `error-response`. A request of any other type gets its data back.
-        handler: called with session and message for every RTVI message, on the thread of the session, before the bot
-            processes it; if it returns True, the bot ignores the message. An exception becomes an `error-response`.
-        echo: True: speech is answered with the user's own audio; False: with tones.
-        audio_out_sample_rate_hz: rate of the bot's audio; None: that of the user's first audio, or 24000 if the bot
-            speaks before.
-        ready: False: `client-ready` is never answered.
-        version: the protocol version that the bot speaks: "0.3.0", "1.0.0" ... "2.2.0", or a later one. It decides
-            which messages the bot understands and sends. A string that is no version makes a bot of the newest one,
-            which sends this string as its version.
-        metrics: True: a `metrics` message is sent before `bot-ready`.
-        speech_threshold: RMS, of 32768, from which audio counts as speech; `math.inf`: none does.
-        hangover: seconds of silence that end the user's utterance.
-        config: the config of the bot's services, as ``[{"service", "options": [{"name", "value"}]}]``; each session
-            has a copy, `session.config`. Only bots of RTVI 0.3 and 1.x have a config.
-        config_types: types of options ("bool", "number", "string", "array", "object") by service and name, for options
-            whose value in `config` does not show the type, and for options without a value.
-        on_config: called with service, option and value before an option is set, on the thread of the session; if it
+        transcripts: Transcripts of the user's speech, turn by turn, repeated from the first. By default, the transcript
+            states the duration of the speech.
+        replies: Answers to the user. A mapping of patterns to replies: the first pattern found in the user's words
+            applies, in any case of letters. A list: replies turn by turn, repeated from the first. Or a function from
+            the user's words to the reply. A reply is a string or a `Reply`. Without a matching reply the bot says "You
+            said: ...". If the function raises, the bot's model fails after speech, and typed text gets an
+                `error-response`.
+        greeting: First words of the bot once it is ready, a string or a `Reply`.
+        faults: Faults to inject, as `Fault` objects.
+        on_request: Answers to `client-message` requests by their type: a value, or a function of the request's data. An
+            exception of the function becomes an `error-response`. A request of any other type gets its data back.
+        handler: Function of session and message, called for every RTVI message on the session's thread before the bot
+            processes it. If it returns True, the bot ignores the message. An exception becomes an `error-response`.
+        echo: True to answer speech with the user's own audio; False to answer with tones.
+        audio_out_sample_rate_hz: Rate of the bot's audio in hertz. None takes the rate of the user's first audio, or
+            24000 if the bot speaks first.
+        ready: False to leave `client-ready` unanswered.
+        version: Protocol version of the bot: "0.3.0", "1.0.0" ... "2.2.0", or a later one. It decides which messages
+            the bot understands and sends. With any other string, the bot behaves like the newest version, and sends the
+            string as its version.
+        metrics: True to send a `metrics` message before `bot-ready`.
+        speech_threshold: RMS level, of 32768, from which audio counts as speech; `math.inf` ignores all audio.
+        hangover: Seconds of silence that end the user's utterance.
+        config: Config of the bot's services, as ``[{"service", "options": [{"name", "value"}]}]``. Each session has a
+            copy, `session.config`. Only bots of RTVI 0.3 and 1.x have a config.
+        config_types: Types of options ("bool", "number", "string", "array", "object") by service and name, for options
+            without a value and for options whose value in `config` doesn't show the type.
+        on_config: Function of service, option and value, called on the session's thread before an option is set. If it
             raises, the option is not set.
-        actions: functions by ``"service:action"`` or ``(service, action)``. They are called with the client's
-            arguments by name, one after the other, on a thread of their own; `describe-actions` lists names and types
-            from their signatures. The return value is the result (True for None); an exception becomes an
-            `error-response`. A bot that has actions has ``llm:get_context``, ``llm:set_context``,
-            ``llm:append_to_messages``, ``llm:run``, ``tts:say`` and ``tts:interrupt`` too; a bot of RTVI 0.3 has
-            these in any case, others with an empty mapping. Only bots of 0.3 and 1.x have actions in a session; over
-            HTTP (`POST /action`) bots of every version do.
-        action_stream: False: `POST /action` answers with one JSON document; True: with an event stream to clients
+        actions: Functions by ``"service:action"`` or ``(service, action)``. They run one after the other on their own
+            thread, with the client's arguments by name; `describe-actions` lists names and types from their signatures.
+            The return value is the result (True for None); an exception becomes an `error-response`. A bot with actions
+            also has ``llm:get_context``, ``llm:set_context``, ``llm:append_to_messages``, ``llm:run``, ``tts:say`` and
+            ``tts:interrupt``. A bot of RTVI 0.3 always has these, others also with an empty mapping. Only bots of 0.3
+            and 1.x have actions in a session; over HTTP (`POST /action`), bots of every version do.
+        action_stream: False to answer `POST /action` with one JSON document; True to send an event stream to clients
             that accept one.
-        headers: headers that an HTTP request must have, with their values; without them the response is 401.
-        quirks: True: as with bots of Pipecat, an action that raises or returns None is never answered, and neither is
-            any later one, nor `append-to-context`.
-        host: address to listen on.
-        port: port for HTTP; 0 takes any free one. The WebSocket's is always any free one.
-        ssl_context: server-side context; makes both HTTPS and WSS.
-        provider_api: where the bot asks the provider of a telephone call to end it, when it hangs up; None: nowhere.
+        headers: Headers with values that each HTTP request must have; otherwise the response is 401.
+        quirks: True to behave like Pipecat after an action raises or returns None: this action, all later ones and
+            `append-to-context` stay unanswered.
+        host: Address to listen on.
+        port: Port for HTTP; 0 takes any free one. The WebSocket's port is always any free one.
+        ssl_context: Server-side TLS context, which makes both HTTPS and WSS.
+        provider_api: Server that receives the bot's requests to end telephone calls; None for no requests.
         base_url: "http://host:port", once started. `POST /connect`, `/start` and `/action` are there.
-        ws_url: "ws://host:port/ws", once started. Every other path works too. A client whose first message is the text
-            `eval-connect` gets the eval route there, one whose first messages are those of a telephone provider
-            (Twilio, Telnyx, Plivo, Exotel) is a telephone call, with `BotSession.call`, and others have protobuf.
+        ws_url: "ws://host:port/ws", once started. Every other path works too. The client's first message chooses the
+            route: the text `eval-connect` opens the eval route; the first messages of a telephone provider (Twilio,
+            Telnyx, Plivo, Exotel) open a telephone call, with `BotSession.call`; all other clients use protobuf.
     """
 
     host: str = attrs.field(default="127.0.0.1", validator=NAME)
@@ -110,11 +109,11 @@ class EmbeddedBot(BotOptions):
     _endpoint: HTTPEndpoint | None = attrs.field(init=False, default=None, repr=False)
     _api: BotAPI | None = attrs.field(init=False, default=None, repr=False)
     _fault_plan: FaultPlan = attrs.field(init=False, repr=False)
-    # Guards _sessions, _new_sessions and _heard, and wakes threads that wait for them. Held for a moment by the threads
-    # of sessions and by the test's threads.
+    # Guards _sessions, _new_sessions and _heard, and wakes threads that wait for them. Threads of sessions and of the
+    # test hold it briefly.
     _changed: threading.Condition = attrs.field(init=False, factory=threading.Condition, repr=False)
     _sessions: list[BotSession] = attrs.field(init=False, factory=list, repr=False)
-    # With a limit, because each keeps its audio, and not every application takes them.
+    # Bounded, because each session keeps its audio, and some applications never take sessions.
     _new_sessions: deque[BotSession] = attrs.field(init=False, factory=lambda: deque(maxlen=1000), repr=False)
     _heard: list[str] = attrs.field(init=False, factory=list, repr=False)
 
@@ -123,17 +122,17 @@ class EmbeddedBot(BotOptions):
         return FaultPlan(self.faults)
 
     def start(self) -> None:
-        """Start to listen; `base_url` and `ws_url` are set when this returns.
+        """Start listening. `base_url` and `ws_url` are set when this returns.
 
         Raises:
-            OSError: the port is in use.
-            RuntimeError: the bot is running already.
+            OSError: The port is in use.
+            RuntimeError: The bot is already running.
         """
-        # The import of `websockets` takes longer than that of this package, whose other tools do without it.
+        # Importing `websockets` takes longer than importing this package, whose other tools do without it.
         from rtvi_sync.testing.embedded_bot.websocket_server import WebSocketServer
 
         if self._websocket_server is not None:
-            raise RuntimeError("The bot is running already; call stop() before start()")
+            raise RuntimeError("The bot is already running. Call stop() before start()")
         secure = "s" if self.ssl_context else ""
         self._websocket_server = WebSocketServer(self.host, self.ssl_context, self._serve)
         self.ws_url = f"ws{secure}://{authority(self.host, self._websocket_server.port)}/ws"
@@ -146,10 +145,10 @@ class EmbeddedBot(BotOptions):
         self.base_url = f"http{secure}://{authority(self.host, self._endpoint.port)}"
 
     def stop(self, timeout: float = 5.0) -> None:
-        """End all sessions (close code 1012) and all threads. Idempotent; may be called before `start()`.
+        """End all sessions (close code 1012) and all threads. Idempotent, and harmless before `start()`.
 
         Args:
-            timeout: seconds after which it returns even if a session's `handler` still runs.
+            timeout: Limit in seconds. It returns then, even if a session's `handler` still runs.
         """
         WAIT.check(timeout=timeout)
         deadline = monotonic() + timeout
@@ -169,20 +168,20 @@ class EmbeddedBot(BotOptions):
 
     @property
     def sessions(self) -> list[BotSession]:
-        """Return the open sessions, oldest first."""
+        """Open sessions, oldest first."""
         with self._changed:
             return list(self._sessions)
 
     @property
     def requests(self) -> list[BotRequest]:
-        """Return every HTTP request since `start()`, oldest first."""
+        """All HTTP requests since `start()`, oldest first."""
         return self._api.requests if self._api is not None else []
 
     def wait_for_session(self, timeout: float = 30.0) -> BotSession:
-        """Wait for the next session that no earlier call returned, and return it; it may have ended by then.
+        """Wait for the next session that no earlier call returned, and return it. The session may have ended already.
 
         Raises:
-            RequestTimeoutError: no client connected within `timeout` seconds.
+            RequestTimeoutError: No client connected within `timeout` seconds.
         """
         WAIT.check(timeout=timeout)
         with self._changed:
@@ -192,20 +191,20 @@ class EmbeddedBot(BotOptions):
 
     @property
     def heard(self) -> list[str]:
-        """Return what users have typed and said so far, oldest first, in all sessions; a spoken text is complete."""
+        """The users' typed and spoken texts so far in all sessions, oldest first. A spoken text is complete."""
         with self._changed:
             return list(self._heard)
 
     def assert_heard(self, *patterns: str, timeout: float = 5.0) -> None:
-        """Wait until users have said what fits these patterns, in this order; other texts may lie between.
+        """Wait until the users' texts match these patterns in this order. Other texts may lie between.
 
         Args:
-            patterns: regular expressions, searched in what a user said, in any case of letters.
-            timeout: seconds.
+            patterns: Regular expressions, searched in a user's text in any case of letters.
+            timeout: Limit in seconds.
 
         Raises:
-            AssertionError: users have not said so within `timeout`; the text has the first pattern that is missing,
-                and what the bot has heard.
+            AssertionError: A pattern had no match within `timeout`. The text has the first such pattern, and all texts
+                that the bot heard.
         """
         for pattern in patterns:
             PATTERN.check(pattern=pattern)
@@ -261,6 +260,6 @@ class EmbeddedBot(BotOptions):
 
 
 def _missing(patterns: Sequence[str], heard: Sequence[str]) -> str | None:
-    """Return the first pattern that fits nothing after what the patterns before it fit."""
+    """Return the first pattern that matches no text after the match of the pattern before it."""
     texts = iter(heard)
     return next((pattern for pattern in patterns if not any(matches(pattern, text) for text in texts)), None)

@@ -1,4 +1,4 @@
-"""A conversation of the embedded bot: the dispatch of a client's messages, and their handlers."""
+"""A conversation of the embedded bot: dispatch and handlers of the client's messages."""
 
 from __future__ import annotations
 
@@ -43,22 +43,22 @@ logger: logging.Logger = package_logger(__name__)
 
 # -- the handshake ----------------------------------------------------------------------------------------------------
 
-# The protocol versions from which on bots of Pipecat send these fields in `bot-ready`.
+# The first protocol versions in which Pipecat bots send these fields in `bot-ready`.
 _ABOUT_SINCE: Final = (1, 1)
 _CAPABILITIES_SINCE: Final = (2, 2)
-_REFUSED: Final = 1008  # the close code of a call that is not taken
+_REFUSED: Final = 1008  # the close code of a refused call
 
 
 class Handshake:
-    """The handshake with one client, on the thread of the session.
+    """The handshake with one client, on the session's thread.
 
     Args:
-        messenger: sends the response, and is given the client's generation.
-        config: of the session.
-        requested: the config in the connect request, any JSON; None if it had none.
-        options: of the bot.
-        reply_player: greets the user.
-        ready: False: the bot never becomes ready.
+        messenger: Sends the response, and learns the client's generation.
+        config: Config of the session.
+        requested: Config in the connect request, any JSON; None if it had none.
+        options: Options of the bot.
+        reply_player: Player that greets the user.
+        ready: False if the bot never becomes ready.
     """
 
     def __init__(
@@ -80,18 +80,18 @@ class Handshake:
 
     @property
     def handlers(self) -> Mapping[str, MessageHandler]:
-        """Return the handlers by type of message."""
+        """Handlers by type of message."""
         return {"client-ready": self._client_ready}
 
     def answer_call(self) -> None:
-        """Greet the caller: in a telephone call no message precedes the bot's speech."""
+        """Greet the caller. In a telephone call, no message precedes the bot's speech."""
         self._reply_player.set_input_rate(RATE_HZ)
         if self._ready:
             self._reply_player.greet()
 
     def _client_ready(self, received: Message) -> None:
         if self._options.metrics:
-            # Real bots send them when the pipeline starts. Here the first message decides in which encoding.
+            # Real bots send them when the pipeline starts. Here the client's first message decides the encoding.
             zero = [{"processor": "EmbeddedBot#0", "value": 0.0}]
             self._messenger.emit("metrics", {"ttfb": zero, "processing": zero})
         if not self._ready:
@@ -121,12 +121,12 @@ class Handshake:
         self._reply_player.greet()
 
     def _configure(self) -> bool:
-        """Set the config of the connect request. A real bot that fails at it never becomes ready, and sends nothing."""
+        """Set the config of the connect request. If this fails, a real bot never becomes ready, and sends nothing."""
         try:
             if self._requested is not None:
                 self._config.update(read_config(self._requested))
         except Exception:
-            logger.warning("No bot-ready is sent: the config of the connect request cannot be set", exc_info=True)
+            logger.warning("No bot-ready is sent: cannot set the config of the connect request", exc_info=True)
             return False
         self._requested = None
         return True
@@ -136,13 +136,13 @@ class Handshake:
 
 
 class ClientMessageHandlers:
-    """Handlers of one client's messages, called on the thread of the session.
+    """Handlers of one client's messages, called on the session's thread.
 
     Args:
-        messenger: sends the responses.
-        reply_player: runs the language model and plays its replies.
-        context: receives texts and files.
-        options: of the bot.
+        messenger: Sends the responses.
+        reply_player: Runs the language model and plays its replies.
+        context: Receives texts and files.
+        options: Options of the bot.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class ClientMessageHandlers:
 
     @property
     def handlers(self) -> Mapping[str, MessageHandler]:
-        """Return the handlers by type of message. Messages that have no effect here are only checked."""
+        """Handlers by type of message. Messages without an effect here are only checked."""
         return {
             "client-message": self._client_message,
             "send-text": self._send_text,
@@ -248,13 +248,13 @@ def _run_options(data: Mapping[str, Any]) -> tuple[bool, bool]:
 
 
 class BotConversation:
-    """A conversation with one client as a bot of a real framework holds it, on the thread of the session.
+    """A conversation with one client, as a bot of a real framework holds it, on the session's thread.
 
     Args:
-        session: the connection.
-        state: of the session.
-        options: of the bot.
-        requested_config: the config in the connect request, any JSON; None if it had none.
+        session: Session with the client.
+        state: State of the session.
+        options: Options of the bot.
+        requested_config: Config in the connect request, any JSON; None if it had none.
     """
 
     def __init__(self, session: BotSession, state: SessionState, options: BotOptions, requested_config: Any) -> None:
@@ -290,13 +290,13 @@ class BotConversation:
         """Serve the client until the connection ends. Called once.
 
         Raises:
-            DisconnectedError: the connection has ended; `run()` never returns.
+            DisconnectedError: The connection ended. `run()` never returns.
         """
         while True:
             self._receive()
 
     def close(self) -> None:
-        """End the threads of `run()`: wait for the current reply and the current action."""
+        """End the threads of `run()`, after the current reply and the current action."""
         self._reply_player.stop()
         self._actions.close()
         self._reply_player.stop()  # the last action may have started another reply
@@ -360,7 +360,7 @@ class BotConversation:
             handler(received)
 
     def _control(self, kind: str, data: Any) -> None:
-        """Handle a message to the eval route, which no bot answers. Those that have no effect here are only kept."""
+        """Handle a message of the eval route, which bots never answer. Messages without an effect are only stored."""
         route = self._session.eval_route
         if kind == "eval-context":
             self._context.replace(entries(data, "messages"))

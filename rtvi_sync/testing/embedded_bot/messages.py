@@ -1,4 +1,4 @@
-"""Messages as bots of each generation know them: versions, checks, reports of function calls, the eval route."""
+"""Messages of bots of each generation: versions, checks, reports of function calls, and the eval route."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ Message: TypeAlias = dict[str, Any]
 
 
 def message(type: str, data: Any = None, id: str | None = None) -> Message:
-    """Build an RTVI message; fields that are None are left out."""
+    """Build an RTVI message without the fields that are None."""
     fields = {"label": "rtvi-ai", "type": type, "id": id, "data": data}
     return {name: value for name, value in fields.items() if value is not None}
 
 
-# -- what a bot of a protocol version knows, by the table of dialects -------------------------------------------------
+# -- knowledge of a bot of a protocol version, by the table of dialects -----------------------------------------------
 
 _NEWEST: Final = max(VERSIONS)
 NEWEST: Final = f"{_NEWEST[0]}.{_NEWEST[1]}.0"
@@ -46,8 +46,8 @@ class BotVersion:
     """The protocol version of a bot.
 
     Attributes:
-        text: as in `bot-ready`. A string that is no version stands for the newest one, but is sent as it is.
-        number: its major and minor number.
+        text: Version in `bot-ready`. A string that is not a version is sent unchanged, and stands for the newest one.
+        number: Major and minor number.
     """
 
     text: str
@@ -59,16 +59,16 @@ class BotVersion:
 
     @property
     def generation(self) -> int:
-        """Return 0, 1 or 2: the major number, where later ones count as 2."""
+        """The generation 0, 1 or 2: the major number, at most 2."""
         return min(2, self.number[0])
 
     def accepts(self, type: str) -> bool:
-        """Return whether such a bot knows a client's message of this type."""
+        """Return whether such a bot knows this type of client message."""
         spec = OUTBOUND.get(type)
         return spec is not None and self._knows(spec)
 
     def sends(self, type: str) -> bool:
-        """Return whether such a bot sends messages of this type; types that are not in the table are always sent."""
+        """Return whether such a bot sends messages of this type. Types that are not in the table are always sent."""
         spec = INBOUND.get(type)
         return spec is None or self._knows(spec)
 
@@ -85,10 +85,10 @@ class Negotiation:
     """A bot's answer to the version of a client.
 
     Attributes:
-        version: the version in `bot-ready`.
-        generation: whose `bot-output` the client gets.
-        warning: sent before `bot-ready` if the client's version does not fit; else "".
-        includes_config: True if `bot-ready` holds the bot's config.
+        version: Version in `bot-ready`.
+        generation: Generation of the `bot-output` messages for this client.
+        warning: Error text sent before `bot-ready` if the client's version is incompatible, otherwise "".
+        includes_config: True if `bot-ready` contains the bot's config.
     """
 
     version: str
@@ -98,13 +98,13 @@ class Negotiation:
 
 
 def negotiate(bot_version: BotVersion, client_version: Any, *, has_services: bool) -> Negotiation:
-    """Negotiate a version as bots of Pipecat do.
+    """Negotiate a version like a Pipecat bot.
 
     Args:
-        bot_version: the bot's version.
-        client_version: the version in `client-ready`, any JSON or None.
-        has_services: True if the bot has a config or actions. Such bots of 1.x (Pipecat before 1.0) warn no client,
-            and take a client without a valid version for one of 0.3.
+        bot_version: Version of the bot.
+        client_version: Version in `client-ready`, any JSON or None.
+        has_services: True if the bot has a config or actions. Such bots of 1.x (Pipecat before 1.0) never warn, and
+            treat a client without a valid version as a 0.3 client.
     """
     if bot_version.generation == 0:
         return Negotiation(version=bot_version.text, generation=0, includes_config=True)
@@ -125,7 +125,7 @@ def negotiate(bot_version: BotVersion, client_version: Any, *, has_services: boo
 
 
 def _numbers(version: Any) -> list[int]:
-    """Return the numbers of a version; an empty list for anything that is no version."""
+    """Return the numbers of a version; an empty list if the value is not a version."""
     parts = version.split(".") if isinstance(version, str) else []
     return [int(part) for part in parts] if all(part.isdecimal() and len(part) < 6 for part in parts) else []
 
@@ -137,11 +137,11 @@ _NAMES: Final[Mapping[type, str]] = {str: "string", int: "integer", bool: "boole
 
 
 class InvalidMessageError(ValueError):
-    """The payload of a client's message does not fit its type."""
+    """The payload of a client's message doesn't match its type."""
 
 
 def invalid(name: str, reason: str) -> InvalidMessageError:
-    """Return the error for one field, in the words of a real bot's validation."""
+    """Return the error for one field, worded like a real bot's validation error."""
     return InvalidMessageError(f"1 validation error\n{name}\n  {reason}")
 
 
@@ -150,13 +150,13 @@ def field(data: Any, name: str, kind: type[_Kind]) -> _Kind: ...
 @overload
 def field(data: Any, name: str, kind: tuple[type, ...]) -> Any: ...
 def field(data: Any, name: str, kind: Any) -> Any:
-    """Return the value of a required field of this kind (or one of them).
+    """Return the value of a required field of one of these kinds.
 
     Raises:
-        InvalidMessageError: the field is missing or of another kind.
+        InvalidMessageError: The field is missing or has another kind.
     """
     value = required(data if isinstance(data, Mapping) else {}, name)
-    # In Python a bool is an int; in the protocol it is not.
+    # A bool is an int in Python, but not in the protocol.
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
         names = " or ".join(_NAMES[one] for one in (kind if isinstance(kind, tuple) else (kind,)))
         raise invalid(name, f"Input should be a valid {names}")
@@ -164,7 +164,7 @@ def field(data: Any, name: str, kind: Any) -> Any:
 
 
 def optional(data: Mapping[str, Any], name: str, kind: type[_Kind]) -> _Kind | None:
-    """Return as `field()`, but None for a field that is missing or null."""
+    """Return the value of an optional field, checked like `field()`; None if it is missing or null."""
     return None if data.get(name) is None else field(data, name, kind)
 
 
@@ -172,7 +172,7 @@ def required(data: Mapping[str, Any], name: str) -> Any:
     """Return the value of a required field of any kind.
 
     Raises:
-        InvalidMessageError: the field is missing.
+        InvalidMessageError: The field is missing.
     """
     if name not in data:
         raise invalid(name, "Field required")
@@ -183,7 +183,7 @@ def entries(data: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     """Return the value of a required field that is a list of objects.
 
     Raises:
-        InvalidMessageError: the field is missing, or no list of objects.
+        InvalidMessageError: The field is missing, or is not a list of objects.
     """
     found = field(data, name, list)
     for number, entry in enumerate(found):
@@ -193,10 +193,10 @@ def entries(data: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
 
 
 def values_by_name(data: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the values by name of a field that is a list of ``{"name", "value"}``, in its order.
+    """Return the values by name of a required field, a list of ``{"name", "value"}``, in its order.
 
     Raises:
-        InvalidMessageError: the field is missing, or no such list.
+        InvalidMessageError: The field is missing, or is not such a list.
     """
     return {field(entry, "name", str): required(entry, "value") for entry in entries(data, name)}
 
@@ -207,7 +207,7 @@ MessageHandler: TypeAlias = Callable[[Message], None]
 
 
 class ReplyControl(Protocol):
-    """The control of the bot's speech by config and actions."""
+    """Control of the bot's speech by config and actions."""
 
     def stop_speaking(self) -> None:
         """Stop the current reply without reporting an interruption."""
@@ -216,19 +216,19 @@ class ReplyControl(Protocol):
         """Run the language model on the context and play its reply."""
 
     def say(self, text: str) -> None:
-        """Speak a text that is not from the language model."""
+        """Speak a text that the language model did not write."""
 
 
 class Messenger:
-    """A sender of messages to one client, which drops those that bots of its version do not send. Any thread may send.
+    """A sender of messages to one client. It drops messages that bots of its version don't send. Thread-safe.
 
     Args:
-        bot_version: decides which messages are sent.
-        send: sends one; raises DisconnectedError when the connection has ended.
+        bot_version: Version that decides which messages are sent.
+        send: Function that sends one message, and raises `DisconnectedError` after the connection has ended.
 
     Attributes:
-        bot_version: as given.
-        generation: of the `bot-output` that the client gets; the handshake may change it.
+        bot_version: As given.
+        generation: Generation of the client's `bot-output` messages; the handshake may change it.
     """
 
     def __init__(self, bot_version: BotVersion, send: Callable[[Message], None]) -> None:
@@ -250,7 +250,7 @@ class Messenger:
         self.emit("error-response", {"error": error}, received["id"])
 
     def send_error(self, text: str) -> None:
-        """Send an `error`, which answers no message."""
+        """Send an `error`, which belongs to no request."""
         self.emit("error", {"error": text, "fatal": False})
 
 
@@ -258,19 +258,19 @@ class Messenger:
 
 
 class CallReports:
-    """A bot's reports of one call of a function.
+    """A bot's reports of one function call.
 
     Args:
-        bot_version: before RTVI 1.2 a bot reports no calls.
-        level: how much it reports.
-        name: of the function.
-        arguments: of the call.
+        bot_version: Version of the bot. Before RTVI 1.2, a bot reports no calls.
+        level: Level of detail.
+        name: Name of the function.
+        arguments: Arguments of the call.
 
     Attributes:
-        call_id: the id of the call.
+        call_id: Id of the call.
         told: True if the bot reports calls at all.
-        asks: True if the bot asks the client for a call. From RTVI 1.2 on it need not, because the report is enough:
-            here it does so where the report is, so that no function runs that would not without that message.
+        asks: True if the bot asks the client for a call. From RTVI 1.2 on, the report alone is enough, so real bots
+            need not ask. This bot asks only if its report is enough, so that no function runs by this message alone.
     """
 
     def __init__(self, bot_version: BotVersion, level: ReportLevel, name: str, arguments: Mapping[str, Any]) -> None:
@@ -287,12 +287,12 @@ class CallReports:
         return self._report("started", self._named())
 
     def in_progress(self) -> list[Message]:
-        """Build the report of a function that runs."""
+        """Build the report of a running function."""
         given = {"arguments": self._arguments} if self._tells("arguments") else {}
         return self._report("in-progress", {"tool_call_id": self.call_id, **self._named(), **given})
 
     def stopped(self, result: Any) -> list[Message]:
-        """Build the report of a function that has returned. Real bots leave out a falsy result."""
+        """Build the report of a function that has returned. Real bots omit a falsy result."""
         shown = {"result": result} if self._tells("full") and result else {}
         return self._report("stopped", {"tool_call_id": self.call_id, "cancelled": False, **self._named(), **shown})
 
@@ -301,7 +301,7 @@ class CallReports:
         return self._report("stopped", {"tool_call_id": self.call_id, "cancelled": True, **self._named()})
 
     def is_answer(self, received: Message) -> bool:
-        """Whether a client's message has the result."""
+        """Return whether a client's message has the result."""
         data = received.get("data")
         return isinstance(data, dict) and data.get("tool_call_id") == self.call_id and "result" in data
 
@@ -322,15 +322,15 @@ class CallReports:
 
 # -- the eval route: JSON text in place of protobuf frames ------------------------------------------------------------
 
-#: What a `client-message` of this route may hold, apart from the first one.
+#: The fields of later `client-message` messages on this route.
 CONTROLS: Final = ("eval-connect", "eval-configure", "eval-context", "eval-image", "eval-cancel")
 
 
 class EvalRoute:
-    """The encoding of one session of the eval route.
+    """The encoding of one session on the eval route.
 
     Args:
-        flags: the client's, from its first message.
+        flags: The client's flags, from its first message.
     """
 
     def __init__(self, flags: Message) -> None:
@@ -338,18 +338,18 @@ class EvalRoute:
         self._report_levels: Mapping[str, ReportLevel] | None = None
 
     def configure(self, data: Message) -> None:
-        """Take the levels in the client's `eval-configure`, if it has any."""
+        """Apply the levels in the client's `eval-configure`, if any."""
         levels = data.get("function_call_report_level")
         if isinstance(levels, dict):
             self._report_levels = {name: level for name, level in levels.items() if level in LEVELS}
 
     def report_level(self, function: str, bots_own: ReportLevel) -> ReportLevel:
-        """Return how much is reported of calls of a function: the client's level, else the bot's own."""
+        """Return the level of detail for reports of a function: the client's level, or the bot's own."""
         levels = self._report_levels
         return bots_own if levels is None else levels.get(function, levels.get("*", "none"))
 
     def encode(self, frame: Frame) -> str | None:
-        """Return the text that is sent for a frame, or None if nothing is."""
+        """Return the text for a frame; None if the route doesn't send it."""
         if isinstance(frame, MessageFrame):
             return frame.data
         if isinstance(frame, AudioRawFrame) and self.flags.get("capture_bot_audio"):
@@ -358,7 +358,7 @@ class EvalRoute:
         return None
 
     def decode(self, data: bytes | str) -> Frame:
-        """Return the frame in a message of the client: audio, or a message."""
+        """Return the frame in a client's message: audio or a message."""
         text = data if isinstance(data, str) else data.decode(errors="replace")
         received = parse(text)
         if isinstance(received, dict) and received.get("type") == "raw-audio":
@@ -367,12 +367,12 @@ class EvalRoute:
                 pcm = base64.b64decode(audio["base64Audio"], validate=True)
                 return AudioRawFrame(audio=pcm, sample_rate=audio["sampleRate"], num_channels=audio["numChannels"])
             except (KeyError, TypeError, binascii.Error):
-                pass  # the handler of the message refuses it
+                pass  # the message handler refuses it
         return MessageFrame(data=text)
 
 
 def open_eval_route(data: bytes | str) -> EvalRoute | None:
-    """Return the route if this first message of a client is its `eval-connect`; None: the client sends protobuf."""
+    """Return the route if a client's first message is `eval-connect`; None if the client sends protobuf."""
     received: Any = parse(data) if isinstance(data, str) else None
     if control_of(received) != "eval-connect":
         return None
@@ -381,7 +381,7 @@ def open_eval_route(data: bytes | str) -> EvalRoute | None:
 
 
 def control_of(received: Any) -> str | None:
-    """Return which control of the route a message is, or None if it is for the bot."""
+    """Return the control name of an eval message; None if the message is for the bot."""
     if not isinstance(received, dict) or received.get("type") != "client-message":
         return None
     data = received.get("data")

@@ -77,7 +77,7 @@ class BotOptions:
     metrics: bool = attrs.field(default=False, validator=BOOL)
     speech_threshold: float = attrs.field(default=500.0, validator=_THRESHOLD)
     hangover: float = attrs.field(default=0.6, validator=WAIT)
-    # Tests may use real keys, so the repr shows neither the config nor the headers.
+    # Tests may use real keys, so the repr hides the config and the headers.
     config: Config = attrs.field(factory=list, converter=as_json, repr=False)
     config_types: OptionTypes = attrs.field(factory=dict, validator=mapping_of(STRINGS))
     on_config: OnConfig | None = attrs.field(
@@ -89,15 +89,15 @@ class BotOptions:
     action_stream: bool = attrs.field(default=True, validator=BOOL)
     headers: Mapping[str, str] = attrs.field(factory=dict, repr=False, validator=STRINGS)
     quirks: bool = attrs.field(default=False, validator=BOOL)
-    # Why a bot that takes no telephone calls takes none; "": it takes them.
+    # Why the bot refuses telephone calls; "" if it accepts them.
     _refuses_calls: str = attrs.field(init=False, default="", repr=False)
 
     @property
     def has_config(self) -> bool:
-        """Return whether the bot has a config, if its version can have one; all bots of 0.3 do, maybe an empty one."""
+        """True if the bot has a config, if its version can have one. All bots of 0.3 do, perhaps an empty one."""
         return bool(self.config or self.config_types) or BotVersion(self.version).generation == 0
 
     @property
     def has_actions(self) -> bool:
-        """Return whether the bot has actions, if its version can have some; all bots of 0.3 do."""
+        """True if the bot has actions, if its version can have some. All bots of 0.3 do."""
         return self.actions is not None or BotVersion(self.version).generation == 0

@@ -1,4 +1,4 @@
-"""The embedded bot behind a telephone provider: calls, their messages, and the request by which a bot hangs up."""
+"""The embedded bot behind a telephone provider: calls, their messages, and the bot's request to hang up."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ _DECODERS: Final[Mapping[Codec, Callable[[bytes], bytes]]] = {"PCMU": decode_mul
 
 @attrs.define(kw_only=True, eq=False)
 class BotCall:
-    """A telephone call, as the bot knows it. Any thread may read it.
+    """A telephone call, from the bot's side. Any thread may read it.
 
     Attributes:
         provider: "twilio", "telnyx", "plivo" or "exotel".
-        call_id, stream_id: made by the provider.
-        from_number, to_number: of the caller and of the bot; None: the provider has not told.
-        parameters: of the application that calls, by name.
-        dtmf: the keys that the caller has pressed so far, such as "12#".
-        marks: the names of the bot's marks that were played so far, in the order in which the provider told it.
+        call_id, stream_id: Ids from the provider.
+        from_number, to_number: Numbers of the caller and the bot; None if the provider has not reported them.
+        parameters: Parameters of the calling application, by name.
+        dtmf: Keys that the caller has pressed so far, such as "12#".
+        marks: Names of the bot's played marks, in the order of the provider's reports.
     """
 
     provider: ProviderName
@@ -62,7 +62,7 @@ class BotCall:
 
 
 def begin_call(call: PhoneCall) -> BotCall:
-    """Return a call in which nothing has happened yet."""
+    """Return a new call, before any event."""
     return BotCall(
         provider=call.provider,
         call_id=call.call_id,
@@ -77,7 +77,7 @@ class PhoneRoute:
     """The encoding of one telephone call: a provider's JSON text. Any thread may use it.
 
     Args:
-        call: as the provider has told of it.
+        call: Call as the provider reported it.
     """
 
     def __init__(self, call: PhoneCall) -> None:
@@ -85,7 +85,7 @@ class PhoneRoute:
         self._provider = PROVIDERS[call.provider]
 
     def encode(self, frame: Frame) -> str | None:
-        """Return the text that is sent for a frame: audio, or `clear` for an interruption. RTVI messages are not."""
+        """Return the text for a frame: audio, or `clear` for an interruption; None for RTVI messages."""
         if isinstance(frame, InterruptionFrame):
             return self._provider.bot_clear(self.call).decode()
         if not isinstance(frame, AudioRawFrame):
@@ -94,14 +94,14 @@ class PhoneRoute:
         return self._provider.bot_audio(self.call, payload).decode() if payload else None
 
     def mark(self, name: str) -> str:
-        """Return the text by which the bot asks when what it has sent is played."""
+        """Return the text that asks the provider to report when all audio sent before it has been played."""
         return self._provider.bot_mark(self.call, name).decode()
 
     def decode(self, data: bytes | str) -> AudioRawFrame | PlaybackMark | KeyPress | CallEnd | None:
-        """Return what a message of the provider says; None: nothing, as all binary ones.
+        """Return the content of a provider's message; None if the bot ignores it, as with all binary messages.
 
         Raises:
-            ProtocolError: the text is no message of a provider.
+            ProtocolError: The text is not a message of a provider.
         """
         heard = self._provider.read_caller(data) if isinstance(data, str) else None
         if isinstance(heard, CallAudio):
@@ -114,15 +114,15 @@ def _for_telephone(frame: AudioRawFrame) -> bytes:
     pcm = frame.audio if frame.num_channels == 1 else to_mono(frame.audio, frame.num_channels)
     if frame.sample_rate == RATE_HZ:
         return pcm
-    # Each frame on its own, because several threads may send, and linear, so that calls sound alike on every machine.
+    # Frame by frame, because several threads may send. Linear, so that calls sound the same on every machine.
     resampler = LinearResampler(frame.sample_rate, RATE_HZ)
     return resampler.convert(pcm) + resampler.finish()
 
 
 def may_open_call(text: str) -> bool:
-    """Return whether the first message of a WebSocket is like a provider's, so that the second one may tell of a call.
+    """Return whether the first message of a WebSocket resembles a provider's, so that the second may open a call.
 
-    Bots of Pipecat read two messages before they know, and leave one that sends a single message waiting.
+    Pipecat bots read two messages before they decide. A client that sends only one waits forever.
     """
     received = parse(text)
     return isinstance(received, dict) and isinstance(received.get("event"), str)
@@ -130,23 +130,23 @@ def may_open_call(text: str) -> bool:
 
 # -- hanging up -------------------------------------------------------------------------------------------------------
 
-#: Method and path of the request that ends a call, with the names of their parts. Exotel's bots make none.
+#: Method and path of the request that ends a call, with names for their parts. Exotel's bots send none.
 HANG_UP_REQUESTS: Final[Mapping[ProviderName, tuple[str, str]]] = {
     "twilio": ("POST", "/2010-04-01/Accounts/{account}/Calls/{call_id}.json"),
     "telnyx": ("POST", "/v2/calls/{call_id}/actions/hangup"),
     "plivo": ("DELETE", "/v1/Account/{account}/Call/{call_id}/"),
 }
-#: What the request of Twilio says; that path has other uses.
+#: Parameters of Twilio's request. Its path has other uses.
 _BODIES: Final[Mapping[ProviderName, bytes]] = {"twilio": b"Status=completed"}
 _ACCOUNT: Final = "embedded-bot"
 
 
 class HangUpRequest:
-    """The request by which the bot has the provider end a call.
+    """The bot's request that the provider end a call.
 
     Args:
-        call: the call; one of a provider in `HANG_UP_REQUESTS`.
-        url: of the HTTP server that takes the request.
+        call: A call of a provider in `HANG_UP_REQUESTS`.
+        url: URL of the HTTP server that receives the request.
     """
 
     def __init__(self, call: PhoneCall, url: str) -> None:
@@ -158,7 +158,7 @@ class HangUpRequest:
         self._cancelled = False
 
     def send(self) -> None:
-        """Send the request, and block until it is answered or cancelled, without a limit, as bots of Pipecat do.
+        """Send the request, and block without a limit until it is answered or cancelled, as Pipecat bots do.
 
         A failure is logged, because the bot leaves the call in any case.
         """
@@ -178,7 +178,7 @@ class HangUpRequest:
             self._connection.close()
 
     def cancel(self) -> None:
-        """End `send()` on another thread, now or when it begins."""
+        """Cancel `send()` on another thread, now or as soon as it starts."""
         self._cancelled = True
         connected = self._connection.sock
         if connected is not None:

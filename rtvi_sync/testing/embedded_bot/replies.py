@@ -37,8 +37,8 @@ from rtvi_sync.testing.embedded_bot.session import BotSession
 logger: logging.Logger = package_logger(__name__)
 
 _TONES_HZ: Final = 24000
-# To the thread of a reply: the id of a call and its result, or None to stop. No SimpleQueue: in Python 3.10 its get()
-# with a short limit may never return.
+# Queue to a reply's thread: the id of a call and its result, or None to stop. Not a SimpleQueue: in Python 3.10, its
+# get() with a short limit may never return.
 _Signals: TypeAlias = "queue.Queue[tuple[str, Any] | None]"
 
 
@@ -46,11 +46,11 @@ class ReplyPlayer:
     """A player of the bot's replies in one session, one at a time. Any thread may call it.
 
     Args:
-        session: sends the audio.
-        messenger: sends the messages.
-        context: the conversation that the bot replies to.
-        options: of the bot.
-        fault_plan: what goes wrong.
+        session: Session that sends the audio.
+        messenger: Sender of the messages.
+        context: Conversation that the bot replies to.
+        options: Options of the bot.
+        fault_plan: Faults to inject.
     """
 
     def __init__(
@@ -69,32 +69,32 @@ class ReplyPlayer:
         self._segment_ids = itertools.count(1, 100)
         self._output_rate = options.audio_out_sample_rate_hz
         self._input_rate: int | None = None
-        # Lets one reply begin or end at a time. Held by the threads of the session and of its actions until the reply
-        # that they stop has ended; the thread of a reply does not take it.
+        # Serializes starts and stops of replies. Threads of the session and its actions hold it until the reply that
+        # they stop has ended; a reply's own thread never takes it.
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._signals: _Signals = queue.Queue()
         self._speaking = False
         self._cut = CutReply()
-        # Messages of replies that were interrupted, by the type of message after which they are sent.
+        # Messages about interrupted replies, by the type of message that they follow.
         self._late: dict[str, list[Message]] = {}
 
     def set_input_rate(self, sample_rate: int) -> None:
-        """Note the rate of the user's audio. The first one becomes the bot's, unless the bot has a rate by then."""
+        """Note the rate of the user's audio. The first rate becomes the bot's, unless the bot already has one."""
         self._input_rate = self._input_rate or sample_rate
 
     def interrupt(self, *, typed: bool) -> None:
-        """Stop the current reply and report the interruption; like real bots, also if the bot was silent.
+        """Stop the current reply and report the interruption. Like real bots, report it even if the bot was silent.
 
         Args:
-            typed: True: the user has typed. Bots of 1.x tell the end of their speech then when the next reply begins.
+            typed: True if the user typed. Bots of 1.x then report the end of their speech when the next reply starts.
         """
         with self._lock:
             self._stop()
             cut, self._cut = self._cut, CutReply()
             stopped = [message("bot-stopped-speaking")] if self._speaking else []
             self._speaking = False
-            # Bots got the interruption frame in the same version as the message; behind a telephone all have it.
+            # The version that introduced the message also introduced the frame. Telephone calls always have the frame.
             if self._messenger.bot_version.sends("bot-interrupted") or self._session.call is not None:
                 self._session.send_frame(InterruptionFrame())
                 self._messenger.emit("bot-interrupted")
@@ -108,7 +108,7 @@ class ReplyPlayer:
                 self._send([*cut.calls, *stopped])
 
     def stop_speaking(self) -> None:
-        """Stop the current reply; report only the end of the speech."""
+        """Stop the current reply, and report only the end of the speech."""
         with self._lock:
             self._stop()
             self._cut = CutReply()
@@ -122,7 +122,7 @@ class ReplyPlayer:
             self._stop()
 
     def wait(self) -> None:
-        """Block until the current reply is over, if there is one."""
+        """Block until the current reply ends, if there is one."""
         with self._lock:
             thread = self._thread
         if thread is not None:
@@ -132,9 +132,9 @@ class ReplyPlayer:
         """Run the language model on the context and play its reply.
 
         Args:
-            utterance: the audio of the user's last message, if it was spoken and has just ended. Then an exception of
-                the application's `replies`, for which no message waits, is a failure of the model.
-            spoken: False: the reply is text only.
+            utterance: Audio of the user's last message, if it was spoken and has just ended. In this case, an exception
+                of the application's `replies` is a failure of the model, because no message waits for an answer.
+            spoken: False for a text-only reply.
         """
         said = self._context.said
         fault = self._fault_plan.ask(said)
@@ -163,11 +163,11 @@ class ReplyPlayer:
             self._begin(self._script(reply))
 
     def say(self, text: str) -> None:
-        """Speak a text that is not from the language model."""
+        """Speak a text that the language model did not write."""
         self._begin(self._script(Reply(filler=text)))
 
     def take_result(self, call_id: str, result: Any) -> None:
-        """Note that a function of the client has returned."""
+        """Note the result of a client's function."""
         self._signals.put((call_id, result))
 
     def _script(self, reply: Reply, echoed: Voice | None = None, *, spoken: bool = True) -> ReplyScript:
@@ -200,13 +200,13 @@ class ReplyPlayer:
     def _stop(self) -> None:
         if self._thread is not None:
             self._signals.put(None)
-            # The join ensures that nothing of the old reply follows the next message. The thread's waits end with the
-            # signal, its sends when the client reads or the connection is cut.
+            # The join ensures that nothing of the old reply follows the next message. The signal ends the thread's
+            # waits. Its sends end when the client reads or the connection is cut.
             self._thread.join()
             self._thread = None
 
     def _choose_output_rate(self) -> int:
-        """Return the bot's rate, which is chosen when it first speaks and then stays."""
+        """Return the bot's rate, which is chosen when it first speaks and then never changes."""
         self._output_rate = self._output_rate or self._input_rate or _TONES_HZ
         return self._output_rate
 
@@ -230,7 +230,7 @@ class ReplyPlayer:
                 self._strike(fault)
 
     def _in_time(self, script: Script, signals: _Signals, pace: float) -> Iterator[Message | AudioRawFrame]:
-        """Yield what is due, until the end or a signal to stop."""
+        """Yield the items as they become due, until the end or a signal to stop."""
         began, results = monotonic(), dict[str, Any]()
         step = next(script, None)
         while step is not None:
@@ -267,7 +267,7 @@ class ReplyPlayer:
                 self._session.send_raw(no_json)
 
     def _send(self, messages: Iterable[Message]) -> None:
-        """Send messages, and after each what is still told of replies that were interrupted."""
+        """Send messages, and after each the remaining reports of interrupted replies."""
         for each in messages:
             kind = each["type"]
             if kind in ("bot-started-speaking", "bot-stopped-speaking"):

@@ -1,4 +1,4 @@
-"""What a bot answers: replies, the patterns that choose them, the context of its model, and scripted faults."""
+"""The bot's answers: replies, the patterns that choose them, the context of its model, and scripted faults."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _CALL: Final = Rule(
 
 
 def matches(pattern: str, said: str) -> bool:
-    """Return whether a pattern is found in what a user said, in any case of letters."""
+    """Return whether a pattern is found in a user's text, in any case of letters."""
     return re.search(pattern, said, re.IGNORECASE) is not None
 
 
@@ -72,26 +72,27 @@ def _as_call(call: Any) -> Any:
 
 @attrs.frozen
 class Reply:
-    """What a bot does when the user has said something: its model runs, calls a function, runs again, and it speaks.
+    """The bot's answer to the user: its model runs, perhaps calls a function and runs again, and the bot speaks.
 
         Reply("It is twelve degrees.", call=("get_weather", {"city": "Oslo"}), result={"temperature": 12}, seconds=0.4,
               filler="One moment please.")
 
-    A string in the place of a reply is `Reply(text)`.
+    A string in place of a reply means `Reply(text)`.
 
     Attributes:
-        text: what the model writes; "": nothing, though it runs; None: it does not run.
-        after: seconds that the model takes until it writes or calls.
-        filler: what the bot says meanwhile, or while the function runs, and the model has not written.
-        call: a function that the model calls first, by its name, or its name and arguments. `text` is of the run after
-            it. The call is reported as bots of this version do; those before RTVI 1.2 report no function of their own.
-        result: what the function returns, as JSON; None: the function is the client's, and its result is waited for
+        text: Text that the model writes; "" if it runs but writes nothing; None if it doesn't run.
+        after: Seconds until the model writes or calls.
+        filler: Text that the bot speaks before the model writes, also while the function runs.
+        call: Function that the model calls first: its name, or a tuple of name and arguments. `text` belongs to the run
+            after it. The call is reported as bots of this version do; before RTVI 1.2, bots don't report their own
+            functions.
+        result: Result of the function, as JSON. None if the client runs the function; the bot then waits for the result
             until the user interrupts.
-        seconds: how long the bot's own function takes.
-        report_level: how much of the call is reported, as in `BotSession.call_function()`. From RTVI 1.2 on a function
-            of the client runs by this report alone: not without the name, and without the arguments with none.
-            Over the eval route the level that the client has asked for holds instead, as with Pipecat.
-        say: what is spoken in place of `text`; "": nothing, as by a bot without a voice.
+        seconds: Duration of the bot's own function.
+        report_level: Level of detail of the call's report, as in `BotSession.call_function()`. From RTVI 1.2 on, this
+            report alone starts the client's function: it doesn't run without the name, and gets no arguments without
+            their report. On the eval route, the level that the client asked for applies instead, as with Pipecat.
+        say: Spoken text in place of `text`; "" for nothing, as from a bot without a voice.
     """
 
     text: str | None = attrs.field(default=None, validator=STRING.or_none)
@@ -107,11 +108,11 @@ class Reply:
 
     def __attrs_post_init__(self) -> None:
         if self.call is not None and self.text is None:
-            raise ValueError('call needs text: what the model writes after the function; "" for nothing')
+            raise ValueError('call needs text: the words that the model writes after the function; "" for nothing')
 
     @property
     def spoken(self) -> str:
-        """Return what the voice says of the answer."""
+        """Spoken text of the answer."""
         return (self.text or "") if self.say is None else self.say
 
 
@@ -127,10 +128,10 @@ REPLIES: Final = Rule(
 
 
 def as_replies(replies: Replies | AnyReply) -> Replies:
-    """Return replies in one of the forms of `Replies`, or the value as it is if it is none.
+    """Return replies in one of the forms of `Replies`, or any other value unchanged.
 
     Raises:
-        TypeError, ValueError: a pattern or a reply is none.
+        TypeError, ValueError: A pattern or a reply is invalid.
     """
     if isinstance(replies, Mapping):
         for pattern, reply in replies.items():
@@ -148,10 +149,10 @@ def as_replies(replies: Replies | AnyReply) -> Replies:
 
 
 def choose_reply(replies: Replies, said: str, run: int) -> Reply:
-    """Return the reply to what a user said in this run of the model, counted from 0.
+    """Return the reply to a user's text in this run of the model, counted from 0.
 
     Raises:
-        TypeError: a function returned neither a string nor a reply.
+        TypeError: A function returned something other than a string or a reply.
     """
     reply: Any = None
     if isinstance(replies, Mapping):
@@ -173,21 +174,21 @@ class LLMContext:
     """Messages with `role` and `content`, and the script that replaces a language model. Any thread may use it.
 
     Args:
-        replies: the script, as `EmbeddedBot` takes it.
-        on_heard: called with the text of each message of a user.
+        replies: Script, as `EmbeddedBot` takes it.
+        on_heard: Function called with the text of each message of a user.
     """
 
     def __init__(self, replies: Replies, on_heard: Callable[[str], None] | None = None) -> None:
         self._replies = replies
         self._on_heard = on_heard
         self._runs = itertools.count()
-        # Guards _messages. Held for a moment by the threads of the session, of its actions and of the test.
+        # Guards _messages. Threads of the session, its actions and the test hold it briefly.
         self._lock = threading.Lock()
         self._messages: list[dict[str, Any]] = []
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        """Return a copy of all messages, oldest first."""
+        """A copy of all messages, oldest first."""
         with self._lock:
             return copy.deepcopy(self._messages)
 
@@ -211,11 +212,11 @@ class LLMContext:
 
     @property
     def said(self) -> str:
-        """Return what the user said last, "" if nothing."""
+        """Last text of the user, "" if there is none."""
         return next((_text(message) for message in reversed(self.messages) if message.get("role") == "user"), "")
 
     def run(self, said: str) -> Reply:
-        """Return the reply to what the user said, and add it as a message of the assistant."""
+        """Return the reply to the user's text, and add it as a message of the assistant."""
         reply = choose_reply(self._replies, said, next(self._runs))
         self.add("assistant", reply.text or reply.filler)
         return reply
@@ -236,18 +237,18 @@ FaultKind: TypeAlias = Literal["drop", "close", "stall", "malformed", "slow", "e
 
 @attrs.frozen
 class Fault:
-    """What goes wrong with an embedded bot. Faults of the network are those of `FaultProxy`.
+    """A fault of an embedded bot. For faults of the network, use `FaultProxy`.
 
-    All but the last three happen when the reply's first word, or with RTVI 0.3 its first sentence, has been spoken, or
-    its first word written if nothing is spoken.
+    All but the last three happen after the reply's first spoken word (with RTVI 0.3, its first sentence), or after its
+    first written word if nothing is spoken.
 
     Attributes:
         kind: "drop": the connection breaks without a close frame. "close": the bot closes it (code 1000). "stall": the
-            rest of the reply never comes; the next one does. "malformed": a message that is no JSON comes, then the
-            rest. "slow": the reply takes twice its time. "error": the model reports an error in place of the reply.
-            "no_ready": `client-ready` is not answered.
-        on: a pattern that is searched in what the user said, in any case of letters; or a number, counted from 1 over
-            all sessions of the bot, of the question, or with "no_ready" of the session; None: each.
+            rest of the reply never arrives, but the next reply does. "malformed": a message with invalid JSON precedes
+            the rest. "slow": the reply takes twice its time. "error": the model reports an error instead of the reply.
+            "no_ready": `client-ready` stays unanswered.
+        on: Pattern to search in the user's text, in any case of letters; or the number of a question (with "no_ready",
+            of a session), counted from 1 over all sessions of the bot; None for every one.
     """
 
     kind: FaultKind = attrs.field(validator=one_of(*get_args(FaultKind)))
@@ -262,10 +263,10 @@ class Fault:
 
 
 class FaultPlan:
-    """The faults of a bot, over all its sessions. Any thread may call it.
+    """The faults of a bot over all its sessions. Any thread may call it.
 
     Args:
-        faults: as `EmbeddedBot` takes them.
+        faults: Faults, as `EmbeddedBot` takes them.
     """
 
     def __init__(self, faults: Sequence[Fault] = ()) -> None:
@@ -274,12 +275,12 @@ class FaultPlan:
         self._sessions = itertools.count(1)
 
     def begin_session(self) -> bool:
-        """Count a session, and tell whether its bot becomes ready."""
+        """Count a session, and return whether its bot becomes ready."""
         number = next(self._sessions)
         return not any(fault.kind == "no_ready" and fault.on in (None, number) for fault in self._faults)
 
     def ask(self, said: str) -> FaultKind | None:
-        """Count a question, and return what goes wrong with its reply."""
+        """Count a question, and return the fault of its reply; None for no fault."""
         number = next(self._questions)
         for fault in self._faults:
             fits = matches(fault.on, said) if isinstance(fault.on, str) else fault.on in (None, number)

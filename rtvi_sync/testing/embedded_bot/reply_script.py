@@ -19,22 +19,22 @@ from rtvi_sync.testing.embedded_bot.reply import Reply
 
 CHUNK: Final = 0.04
 _HEAD_START_CHUNKS: Final = 1
-# Seconds after the last audio until bots of RTVI 0.3 report the end of their speech.
+# Seconds between the last audio and the report in which bots of RTVI 0.3 end their speech.
 _OLD_STOP_DELAY: Final = 0.35
 
-# Seconds after the beginning of the turn, and the message or audio that is due then.
+# Seconds since the start of the turn, and the message or audio due then.
 Step: TypeAlias = tuple[float, Message | AudioRawFrame]
-# Seconds after the beginning of the speech, and the messages that are due then.
+# Seconds since the start of the speech, and the messages due then.
 Cue: TypeAlias = tuple[float, list[Message]]
 
 
 def words_of(reply: str) -> list[str]:
-    """Return the words of `reply` as they are spoken, without spaces."""
+    """Return the spoken words of `reply`, without spaces."""
     return reply.split()
 
 
 def sentences_of(reply: str) -> list[str]:
-    """Return the sentences of `reply`; together they hold all of its words."""
+    """Return the sentences of `reply`, which together hold all of its words."""
     return [sentence.strip() for sentence in re.split(r"(?<=[.!?])\s+", reply) if sentence.strip()]
 
 
@@ -43,8 +43,8 @@ class Segment:
     """One sentence of a reply, as `bot-output` reports it.
 
     Attributes:
-        id: `segment_id`, the same in all reports of the sentence; None: the bot is of RTVI 1.x, where they have none.
-        text: the sentence.
+        id: `segment_id`, the same in all reports of the sentence; None for bots of RTVI 1.x, which have none.
+        text: The sentence.
     """
 
     id: int | None
@@ -74,7 +74,7 @@ class Segment:
         )
 
     def word(self, word: str) -> Message:
-        """Build the report of the current word, for clients that know no progress."""
+        """Build the report of the current word, for clients that don't know progress reports."""
         return self._output("word", word, spoken=True, will_be_spoken=False, spoken_status="new")
 
     def _output(self, kind: str, text: str, **more: Any) -> Message:
@@ -93,11 +93,11 @@ def written(reply: str) -> Iterator[Message]:
 
 
 class SpeechScript:
-    """Which messages and audio the bot's speech is in one session.
+    """The messages and audio of the bot's speech in one session.
 
     Args:
-        bot_generation: of the bot: 0, 1 or 2.
-        generation: of the protocol that the client speaks: 0, 1 or 2.
+        bot_generation: Generation of the bot: 0, 1 or 2.
+        generation: Generation of the client's protocol: 0, 1 or 2.
         first_id: `segment_id` of the first sentence.
     """
 
@@ -112,13 +112,13 @@ class SpeechScript:
                 yield segment.announced(will_be_spoken=False)
 
     def spoken(self, text: str, speech: ReplyAudio, *, begin: float, after_model: bool) -> Iterator[Step]:
-        """Yield speech: audio in complete chunks in real time, and between them each word when it is spoken.
+        """Yield speech: audio in complete chunks in real time, and each word at its time.
 
         Args:
-            text: the words; there is at least one.
-            speech: their audio.
-            begin: seconds after the beginning of the turn.
-            after_model: False: no run of the language model precedes the speech.
+            text: At least one word.
+            speech: Audio of the words.
+            begin: Seconds since the start of the turn.
+            after_model: False if no run of the language model precedes the speech.
         """
         chunk_bytes = _chunk_bytes(speech)
         cues = self._cues(self._segments(text), speech)
@@ -129,7 +129,7 @@ class SpeechScript:
         for index in range(_chunks(speech)):
             due = begin + _due(index)
             audio = speech.pcm[index * chunk_bytes : (index + 1) * chunk_bytes].ljust(chunk_bytes, b"\0")
-            # A real bot's first audio precedes all that is told of the speech.
+            # A real bot's first audio precedes all reports of the speech.
             yield due, AudioRawFrame(audio=audio, sample_rate=speech.sample_rate)
             while cue is not None and cue[0] < (index + 1) * CHUNK:
                 for item in cue[1]:
@@ -146,7 +146,7 @@ class SpeechScript:
         yield begin + self.duration(speech), message("bot-stopped-speaking")
 
     def duration(self, speech: ReplyAudio) -> float:
-        """Return the seconds from the beginning of a speech to the report of its end."""
+        """Return the seconds from the start of a speech to the report of its end."""
         return _due(_chunks(speech)) + (_OLD_STOP_DELAY if self._generation == 0 else 0.0)
 
     def _segments(self, text: str) -> list[Segment]:
@@ -167,12 +167,12 @@ def _chunks(speech: ReplyAudio) -> int:
 
 
 def _due(chunk: int) -> float:
-    """Return when a chunk is due: in real time, with the head start that a real bot's first frames have."""
+    """Return when a chunk is due: in real time, with the head start of a real bot's first frames."""
     return max(0, chunk - _HEAD_START_CHUNKS) * CHUNK
 
 
 def _cued_sentences(segments: list[Segment], speech: ReplyAudio) -> Iterator[Cue]:
-    """Yield the cues of bots of 0.3, which report a sentence when it has been spoken."""
+    """Yield the cues of bots of 0.3, which report a sentence after it was spoken."""
     ends = [*speech.word_starts, math.inf]
     yield 0.0, [message("bot-started-speaking")]
     words = 0
@@ -182,7 +182,7 @@ def _cued_sentences(segments: list[Segment], speech: ReplyAudio) -> Iterator[Cue
 
 
 def _cued_words(segments: list[Segment], speech: ReplyAudio) -> Iterator[Cue]:
-    """Yield the cues for clients of 1.x: all sentences as soon as they are written, and each word when it begins."""
+    """Yield the cues for clients of 1.x: all sentences once they are written, and each word at its start."""
     words = [(segment, word) for segment in segments for word in words_of(segment.text)]
     announced = [segment.announced(will_be_spoken=True) for segment in segments]
     for number, (start, (segment, word)) in enumerate(zip(speech.word_starts, words, strict=True)):
@@ -191,14 +191,15 @@ def _cued_words(segments: list[Segment], speech: ReplyAudio) -> Iterator[Cue]:
 
 
 def _cued_progress(segments: list[Segment], speech: ReplyAudio) -> Iterator[Cue]:
-    """Yield the cues for clients of 2.x: each word when it begins, and a sentence when the one before is over."""
+    """Yield the cues for clients of 2.x: each word at its start, and each sentence after the one before it."""
     starts = iter(speech.word_starts)
     for number, segment in enumerate(segments):
         for match in re.finditer(r"\S+", segment.text):
             word = message("bot-tts-text", {"text": match.group()})
             said = [word, segment.progress(segment.text[: match.end()])]
             if number == 0 and match.start() == 0:
-                # A real bot's clock reports the first progress of a turn before its audio path the start of speech.
+                # A real bot reports the first progress of a turn before the start of the speech, because its clock is
+                # faster.
                 said = [said[1], message("bot-started-speaking"), segment.announced(will_be_spoken=True), word]
             if match.end() == len(segment.text):
                 said += [later.announced(will_be_spoken=True) for later in segments[number + 1 : number + 2]]
@@ -212,31 +213,31 @@ _ERROR: Final = "The model failed"
 
 @attrs.frozen
 class AwaitResult:
-    """A step that lasts until a function of the client has returned; the times of later steps count from then on."""
+    """A step that lasts until a client's function returns. Times of later steps count from this moment."""
 
     call_id: str
 
 
 Item: TypeAlias = Message | AudioRawFrame | AwaitResult
-# The results of the client's functions by the ids of their calls, as far as they have come.
+# Results of the client's functions so far, by call id.
 Results: TypeAlias = Mapping[str, Any] | None
-# Seconds after the beginning of the reply, and what is due then. It is sent the results.
+# Seconds since the start of the reply, and the item due then. The generator receives the results.
 Script: TypeAlias = Generator[tuple[float, Item], Results, None]
 Voice: TypeAlias = Callable[[str], ReplyAudio]
 
 
 @attrs.frozen(kw_only=True)
 class ReplyScript:
-    """What one reply is in a session.
+    """One reply in a session.
 
     Attributes:
-        reply: the reply.
-        bot_version: of the bot.
-        speech: makes the messages of the bot's speech.
-        voice: makes its audio.
-        echo: makes that of the answer, if it is another.
-        spoken: False: the user asked for an answer in text.
-        mute: True: nothing of the session is spoken.
+        reply: The reply.
+        bot_version: Version of the bot.
+        speech: Source of the speech messages.
+        voice: Source of the audio.
+        echo: Source of the answer's audio, if it is another one.
+        spoken: False if the user asked for a text answer.
+        mute: True if the session has no speech at all.
     """
 
     reply: Reply
@@ -257,7 +258,7 @@ class ReplyScript:
         now = reply.after
         if reply.call is not None:
             now = yield from self._call(reply.call)
-            spoken = True  # real bots speak after a function, whatever the user asked for
+            spoken = True  # after a function, real bots speak even if the user asked for text
             yield now, message("bot-llm-started")
         else:
             for due, item in self._filler(0.0, after_model=False):
@@ -272,7 +273,7 @@ class ReplyScript:
             yield from self.speech.spoken(reply.spoken, audio, begin=now, after_model=True)
 
     def failure(self) -> Script:
-        """Yield the same reply of a model that fails."""
+        """Yield the reply of a model that fails."""
         error = message("error", {"error": _ERROR, "fatal": False})
         if self.bot_version.generation == 0:
             yield self.reply.after, error
@@ -282,7 +283,7 @@ class ReplyScript:
             yield self.reply.after, error
 
     def _run(self, now: float, texts: Iterable[Message]) -> Iterator[tuple[float, Message]]:
-        """Yield the end of a run of the model. Bots of 0.3 tell it twice where nothing was written."""
+        """Yield the end of a model run. Bots of 0.3 report it twice if nothing was written."""
         texts = list(texts)
         for each in texts:
             yield now, each
@@ -295,7 +296,7 @@ class ReplyScript:
             yield from self.speech.spoken(filler, self.voice(filler), begin=begin, after_model=after_model)
 
     def _call(self, call: str | tuple[str, Mapping[str, Any]]) -> Generator[tuple[float, Item], Results, float]:
-        """Yield a call of a function, and what is said meanwhile; return when the model runs again."""
+        """Yield a function call and the filler speech; return the time of the model's next run."""
         assert not isinstance(call, str)  # the reply has converted it
         reports = CallReports(self.bot_version, self.reply.report_level, *call)
         is_ours = self.reply.result is not None
@@ -335,12 +336,12 @@ class ReplyScript:
 
 @attrs.frozen
 class CutReply:
-    """What a bot still tells of a reply that was interrupted.
+    """The remaining reports of an interrupted reply.
 
     Attributes:
-        calls: the end of a function that was running.
-        words: the next word of the speech.
-        sentences: the next sentence; bots of 2.x announce it with their next speech.
+        calls: End of a running function.
+        words: Next word of the speech.
+        sentences: Next sentence; bots of 2.x announce it with their next speech.
     """
 
     calls: list[Message] = attrs.field(factory=list)
@@ -349,7 +350,7 @@ class CutReply:
 
 
 def cut_reply(item: Item, script: Script, *, speaking: bool) -> CutReply:
-    """Return what is told of a reply of which this item and the rest of the script are missing."""
+    """Return the remaining reports of a reply that was cut before this item of the script."""
     cut = CutReply()
     rest = [item, *(each for _, each in script)]
     types = [each["type"] for each in rest if isinstance(each, dict)]

@@ -1,4 +1,4 @@
-"""Servers of the embedded bot on a thread for each connection: TCP, HTTP, and the bot's HTTP interface."""
+"""Servers of the embedded bot with one thread per connection: TCP, HTTP, and the bot's HTTP interface."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ logger: logging.Logger = package_logger(__name__)
 
 # -- TCP --------------------------------------------------------------------------------------------------------------
 
-# Seconds between two looks whether another thread has closed a socket.
+# Seconds between two checks whether another thread has closed a socket.
 _SLICE = 0.5
-# Seconds between two attempts to accept a connection while the process can open no more files.
+# Seconds between two attempts to accept a connection while the process has no free descriptor.
 _PAUSE = 0.1
 
 
@@ -54,37 +54,37 @@ def listen(host: str, port: int) -> socket.socket:
     """Return a listening socket; port 0 takes any free one.
 
     Raises:
-        OSError: the port is taken, or the host is not one of this machine.
+        OSError: The port is in use, or the host is not an address of this machine.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     return socket.create_server((host, port), family=family, backlog=128)
 
 
 class TCPServer:
-    """A server that runs from its construction to `stop()`, with a thread for each connection.
+    """A server that runs from its construction to `stop()`, with one thread per connection.
 
     Args:
-        listening: the listening socket, with TLS or without; closed at the end. The TLS handshake is left to `serve`,
-            because a client that stalls it must not block the others.
-        role: of the threads that serve connections.
-        serve: called with an accepted socket and its address; when it returns, the socket is closed.
+        listening: Listening socket, with or without TLS; closed at the end. `serve` does the TLS handshake, because a
+            client that stalls it must not block the others.
+        role: Role of the connection threads, for their names.
+        serve: Function called with an accepted socket and its address. When it returns, the socket is closed.
     """
 
     def __init__(self, listening: socket.socket, role: str, serve: Callable[[socket.socket, Any], object]) -> None:
         listening.setblocking(False)
-        if isinstance(listening, ssl.SSLSocket):  # for the caller's other connections it is as good as the usual class
+        if isinstance(listening, ssl.SSLSocket):  # the application's own connections work with this class, too
             listening.context.sslsocket_class = SharedTLSSocket
         self.port: Final[int] = listening.getsockname()[1]
         self._listening = listening
         self._role = role
         self._serve = serve
         self._wake_reader, self._wake_writer = socket.socketpair()
-        # Made here, not on the thread, so that all descriptors are open when the constructor returns.
+        # Created here, not on the thread, so that all descriptors are open when the constructor returns.
         self._selector = selectors.DefaultSelector()
-        # Guards _open. Held for a moment by the threads of connections, the accepting one and the one that stops.
+        # Guards _open. Connection threads, the accepting thread and the stopping thread hold it briefly.
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
-        # Used by the accepting thread only, and by stop() after that thread has ended.
+        # Used only by the accepting thread, and by stop() after that thread has ended.
         self._threads: list[threading.Thread] = []
         self._accept_thread = start_thread("bot-accept", self._accept)
 
@@ -133,13 +133,13 @@ class TCPServer:
                 self._threads = [*(old for old in self._threads if old.is_alive()), thread]
 
     def _pause(self) -> None:
-        """Block for `_PAUSE` seconds, or until `stop()`: `select()` would return at once, for the same connection."""
+        """Block for `_PAUSE` seconds or until `stop()`: `select()` would return at once, for the same connection."""
         self._wake_reader.settimeout(_PAUSE)
         with contextlib.suppress(TimeoutError):
             self._wake_reader.recv(1)
 
     def _accept_one(self) -> tuple[socket.socket, Any]:
-        # SSLSocket.accept() would leak the descriptor of a connection that is reset meanwhile.
+        # SSLSocket.accept() would leak the descriptor of a connection that is reset during the call.
         connection, address = socket.socket.accept(self._listening)
         connection.setblocking(True)
         if isinstance(self._listening, ssl.SSLSocket):
@@ -163,42 +163,42 @@ class TCPServer:
 class SharedTLSSocket(ssl.SSLSocket):
     """A TLS connection that one thread reads while others write.
 
-    Two threads that are in OpenSSL with one connection may crash the process (python/cpython#124984, #151508).
-    Here only one is in it at a time, and none while it waits.
+    Two threads inside OpenSSL with one connection may crash the process (python/cpython#124984, #151508). This class
+    admits one at a time, and none while it waits.
     """
 
     _lock: threading.Lock | None = None
     _timeout: float | None = None
 
     def do_handshake(self, block: bool = False) -> None:
-        """Do the handshake, on the only thread that has the connection yet."""
+        """Do the handshake. Only one thread has the connection at this time."""
         super().do_handshake(block)
         self._timeout = self.gettimeout()
         super().settimeout(0.0)
-        # Guards OpenSSL's object. Held by a reading or writing thread, never while that waits.
+        # Guards OpenSSL's object. A reading or writing thread holds it, but never while it waits.
         self._lock = threading.Lock()
 
     def settimeout(self, value: float | None) -> None:
-        """Set the limit of one read or write; None: no limit."""
+        """Set the time limit of one read or write; None for no limit."""
         if self._lock is None:
             super().settimeout(value)
         else:
             self._timeout = value
 
     def setblocking(self, flag: bool) -> None:
-        """Set no limit, or one of 0."""
+        """Set no limit if `flag` is true, otherwise a limit of 0."""
         self.settimeout(None if flag else 0.0)
 
     def gettimeout(self) -> float | None:
-        """Return that limit."""
+        """Return the limit."""
         return super().gettimeout() if self._lock is None else self._timeout
 
     def read(self, len: int = 1024, buffer: Any = None) -> Any:
-        """Read up to `len` bytes: all reading methods do it here."""
+        """Read up to `len` bytes. All reading methods end here."""
         return self._when_ready(super().read, len, buffer)
 
     def send(self, data: Any, flags: int = 0) -> int:
-        """Write what there is room for: `sendall()` does it here, too."""
+        """Write as many bytes as fit. `sendall()` ends here, too."""
         written: int = self._when_ready(super().send, data, flags)
         return written
 
@@ -215,15 +215,16 @@ class SharedTLSSocket(ssl.SSLSocket):
                     raise
                 event = selectors.EVENT_READ if isinstance(error, ssl.SSLWantReadError) else selectors.EVENT_WRITE
             if deadline.expired:
-                raise TimeoutError("the peer neither sends nor takes anything")
+                raise TimeoutError("the peer does not send or receive anything")
             with selectors.DefaultSelector() as selector:
-                # In slices, because another thread may close the socket, which wakes no selector. Then this raises.
+                # In slices, because another thread may close the socket. This wakes no selector, but the next slice
+                # raises.
                 selector.register(self, event)
                 selector.select(deadline.at_most(_SLICE))
 
 
 def cut(connection: socket.socket) -> None:
-    """Cut a connection from any thread: this wakes the thread that reads or writes, which closes the socket."""
+    """Cut a connection from any thread. The thread that reads or writes wakes up and closes the socket."""
     # SSLSocket.shutdown() would drop the TLS state that the other thread is using.
     with contextlib.suppress(OSError):
         socket.socket.shutdown(connection, socket.SHUT_RDWR)
@@ -239,11 +240,11 @@ class BotRequest:
     """An HTTP request that a bot received.
 
     Attributes:
-        method: such as "POST".
-        path: path and query.
-        headers: names in lower case.
-        body: the decoded JSON of the body; None if it was not JSON.
-        content: the body as it came, up to 1 MiB.
+        method: Method, such as "POST".
+        path: Path and query.
+        headers: Headers with names in lower case.
+        body: Decoded JSON of the body; None if it was not JSON.
+        content: Body as received, up to 1 MiB.
     """
 
     method: str
@@ -254,13 +255,13 @@ class BotRequest:
 
     @property
     def endpoint(self) -> str:
-        """Return the path without query and trailing slash: the client's default endpoint is ``connect/``."""
+        """Path without query and trailing slash. The client's default endpoint is ``connect/``."""
         return self.path.partition("?")[0].rstrip("/")
 
 
 @attrs.frozen
 class HTTPResponse:
-    """Status and JSON body of a response; None: it has no body."""
+    """Status and JSON body of a response; None for no body."""
 
     status: int
     body: Mapping[str, Any] | None
@@ -275,16 +276,16 @@ Responder = Callable[[BotRequest], HTTPResponse | Iterator[Message]]
 
 
 class HTTPEndpoint:
-    """An HTTP server that serves each connection in a thread of its own, until it is stopped.
+    """An HTTP server with one thread per connection, which runs until it is stopped.
 
     Args:
-        host: address to listen on.
-        port: port; 0 takes any free one.
-        ssl_context: makes it HTTPS.
-        respond: called for every GET, POST and DELETE.
+        host: Address to listen on.
+        port: Port to listen on; 0 takes any free one.
+        ssl_context: TLS context for HTTPS; None for HTTP.
+        respond: Function called for every GET, POST and DELETE.
 
     Raises:
-        OSError: the port is taken.
+        OSError: The port is in use.
     """
 
     def __init__(self, host: str, port: int, ssl_context: ssl.SSLContext | None, respond: Responder) -> None:
@@ -296,7 +297,7 @@ class HTTPEndpoint:
         self.port: Final = self._tcp_server.port
 
     def stop(self, timeout: float) -> None:
-        """Stop listening and cut all connections; block until all threads have ended, up to `timeout` seconds."""
+        """Stop listening and cut all connections. Blocks until all threads have ended, up to `timeout` seconds."""
         self._tcp_server.stop(timeout)
 
     def _serve(self, connection: socket.socket, address: Any) -> None:
@@ -309,7 +310,7 @@ class HTTPEndpoint:
 
 class _RequestHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # each event of a stream must leave when it is written
+    disable_nagle_algorithm = True  # each event of a stream must leave immediately
     server: HTTPEndpoint  # type: ignore[assignment]
 
     def do_GET(self) -> None:
@@ -369,7 +370,7 @@ class _RequestHandler(BaseHTTPRequestHandler):
     def _begin(self, status: int, headers: Mapping[str, str]) -> None:
         origin = self.headers.get("Origin")
         common = {
-            # With one request per connection neither side keeps idle connections.
+            # One request per connection keeps both sides free of idle connections.
             "Connection": "close",
             "Cache-Control": "no-store",
             "Access-Control-Allow-Origin": origin or "*",
@@ -396,7 +397,7 @@ def _json_in(content: bytes) -> Any:
 # -- the address of the bot's WebSocket, and actions without a session ------------------------------------------------
 
 _NOT_FOUND: Final = HTTPResponse(404, {"detail": "Not Found"})
-# Servers of actions without a session are of the time of RTVI 0.3, and negotiate nothing.
+# Servers of actions without a session date from RTVI 0.3, and negotiate nothing.
 _ACTION_VERSION: Final = BotVersion("0.3.0")
 
 
@@ -404,26 +405,26 @@ class BotAPI:
     """The responses to HTTP requests. Any thread may use it.
 
     Args:
-        options: of the bot.
-        ws_url: the WebSocket address in the responses.
+        options: Options of the bot.
+        ws_url: WebSocket address for the responses.
     """
 
     def __init__(self, options: BotOptions, ws_url: str) -> None:
         self._options = options
         self._ws_url = ws_url
         self._bot_version = BotVersion(options.version)
-        # Guards _requests. Held for a moment by the threads of requests and sessions, and by the test's threads.
+        # Guards _requests. Threads of requests, sessions and the test hold it briefly.
         self._lock = threading.Lock()
         self._requests: list[BotRequest] = []
 
     @property
     def requests(self) -> list[BotRequest]:
-        """Return every request so far, in order."""
+        """All requests so far, in order."""
         with self._lock:
             return list(self._requests)
 
     def requested_config(self, path: str) -> Any:
-        """Return the config in the connect request that led a client to this path of the WebSocket, or None."""
+        """Return the config in the connect request behind this path of the WebSocket; None without one."""
         number = parse_qs(urlsplit(path).query).get("request", [""])[0]
         requests = self.requests
         if not number.isdecimal() or len(number) > 9 or int(number) >= len(requests):
@@ -432,10 +433,10 @@ class BotAPI:
         return body.get("config") if isinstance(body, dict) else None
 
     def answer(self, request: BotRequest) -> HTTPResponse | Iterator[Message]:
-        """Answer a request, with a document or message by message.
+        """Answer a request with a document or message by message.
 
         Raises:
-            NoResponseError: the request must stay unanswered.
+            NoResponseError: The request must stay unanswered.
         """
         with self._lock:
             number = len(self._requests)
@@ -458,12 +459,12 @@ class BotAPI:
         return HTTPResponse(200, {"ws_url": self._ws_url})
 
     def _start(self, request: BotRequest) -> HTTPResponse:
-        """Answer as the development runner of a bot framework does."""
+        """Answer like the development runner of a bot framework."""
         body = {} if request.body is None else request.body
         if not isinstance(body, dict):
             return HTTPResponse(500, {"detail": "Internal Server Error"})
         transport = body.get("transport", "websocket")
-        if transport in tuple(PROVIDERS):  # the eval route says that it is "twilio", too
+        if transport in tuple(PROVIDERS):  # the runner reports eval as "twilio", too
             return HTTPResponse(200, {"wsUrl": self._ws_url})
         if transport != "websocket":
             return HTTPResponse(400, {"detail": f"Transport {transport!r} is not allowed. This is a 'websocket' bot."})
@@ -486,10 +487,10 @@ class BotAPI:
 
 
 class HTTPActionRun:
-    """A bot for the actions of one HTTP request, which writes and does not speak.
+    """A bot for the actions of one HTTP request, which writes but doesn't speak.
 
     Args:
-        options: of the bot.
+        options: Options of the bot.
     """
 
     def __init__(self, options: BotOptions) -> None:
@@ -511,7 +512,7 @@ class HTTPActionRun:
         """Run the actions and yield their messages as they arise.
 
         Raises:
-            NoResponseError: an action failed, in a bot that then sends nothing more.
+            NoResponseError: An action failed, and a bot with `quirks` then sends nothing more.
         """
         answers: deque[Message] = deque()
         messenger = Messenger(_ACTION_VERSION, answers.append)
@@ -524,7 +525,7 @@ class HTTPActionRun:
                 raise NoResponseError from error
             yield from answers
             answers.clear()
-        # Real servers end their bot with an action of their own, whose response is sent like the others.
+        # Real servers end their bot by one more action, whose response is sent like the others.
         yield message("action-response", {"result": True}, "END")
         if self._wants_run:
             said = self._context.said

@@ -1,4 +1,4 @@
-"""Config and actions of the embedded bot, as bots of RTVI 0.3 and early 1.x have them."""
+"""Config and actions of the embedded bot, for RTVI 0.3 and early 1.x."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ def describe(name: str, function: Callable[..., Any]) -> dict[str, Any]:
 
     Args:
         name: "service:action".
-        function: takes the arguments by name. The type is "object" where its annotations do not tell.
+        function: Function that takes the arguments by name. Arguments without a usable annotation get the type
+            "object".
     """
     service, _, action = name.partition(":")
     hints = _hints(function)
@@ -75,7 +76,7 @@ def check_arguments(function: Callable[..., Any], arguments: Mapping[str, Any]) 
     """Check that a function can be called with these arguments.
 
     Raises:
-        TypeError: one is missing or unexpected; the text says which.
+        TypeError: An argument is missing or unexpected. The text says which.
     """
     inspect.Signature(parameters_of(function)).bind(**arguments)
 
@@ -91,7 +92,7 @@ def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     try:
         return typing.get_type_hints(function)
-    except (NameError, TypeError):  # a name is known to type checkers only, or the callable is no plain function
+    except (NameError, TypeError):  # a name that only type checkers know, or a callable that is not a plain function
         return {}
 
 
@@ -102,7 +103,7 @@ def _type_of_parameter(parameter: inspect.Parameter, hints: Mapping[str, Any]) -
 
 
 def _type_named(hint: Any) -> str:
-    """Return the RTVI type of an annotation; of a union, that of its first member that is not None."""
+    """Return the RTVI type of an annotation. A union has the type of its first member that is not None."""
     origin = typing.get_origin(hint)
     if origin is typing.Annotated:
         return _type_named(typing.get_args(hint)[0])
@@ -132,7 +133,7 @@ def read_call(received: Message) -> ActionCall:
     """Return the call in a client's `action` message.
 
     Raises:
-        InvalidMessageError: the message is malformed.
+        InvalidMessageError: The message is malformed.
     """
     data = received.get("data") or {}
     name = f"{field(data, 'service', str)}:{field(data, 'action', str)}"
@@ -141,17 +142,17 @@ def read_call(received: Message) -> ActionCall:
 
 
 class NeverAnsweredError(Exception):
-    """A failed action that stays unanswered, as all actions after it do: the behaviour of bots of Pipecat."""
+    """A failed action that stays unanswered, with all actions after it, as in Pipecat."""
 
 
 class ActionRegistry:
-    """The actions of one session: the application's, and those that every bot has.
+    """The actions of one session: the application's, and the actions of every bot.
 
     Args:
-        functions: the application's, by ``service:action``.
-        context: the messages that ``llm:...`` reads and changes.
-        reply_control: speaks and stops for ``llm:run`` and ``tts:...``.
-        quirks: True: an action that fails or returns None is never answered.
+        functions: The application's functions, by ``service:action``.
+        context: Messages that ``llm:...`` reads and changes.
+        reply_control: Control of the speech for ``llm:run`` and ``tts:...``.
+        quirks: True if an action that fails or returns None stays unanswered.
     """
 
     def __init__(
@@ -177,11 +178,11 @@ class ActionRegistry:
         return [describe(name, function) for name, function in self._functions.items()]
 
     def perform(self, call: ActionCall, messenger: Messenger) -> None:
-        """Run an action, answer it, and run the language model if the action requested that.
+        """Run an action, answer it, and run the language model if the action requested it.
 
         Raises:
-            NeverAnsweredError: the action failed or returned None, and the bot has `quirks`.
-            DisconnectedError: the client has disconnected.
+            NeverAnsweredError: The action failed or returned None, and the bot has `quirks`.
+            DisconnectedError: The client disconnected.
         """
         function = self._functions.get(call.name)
         if function is None:
@@ -199,7 +200,7 @@ class ActionRegistry:
             if self._quirks:
                 raise NeverAnsweredError from error
             messenger.send_error_response(call.received, str(error) or type(error).__name__)
-        # A real bot's language model runs in its pipeline, so its reply follows the action's own answer.
+        # A real bot's language model runs in its pipeline, so its reply follows the answer of the action.
         run_requested, self._run_requested = self._run_requested, False
         if run_requested:
             if self._interrupts:
@@ -243,13 +244,13 @@ def _checked(messages: Any) -> list[dict[str, Any]]:
 
 
 class ActionHandlers:
-    """Handlers that run a session's actions one after the other, on a thread of their own.
+    """Handlers that run a session's actions one after the other, on their own thread.
 
     Other messages overtake the actions.
 
     Args:
-        messenger: to the client.
-        actions: of the session.
+        messenger: Sender of messages to the client.
+        actions: Actions of the session.
     """
 
     def __init__(self, messenger: Messenger, actions: ActionRegistry) -> None:
@@ -261,11 +262,11 @@ class ActionHandlers:
 
     @property
     def handlers(self) -> Mapping[str, MessageHandler]:
-        """Return the handlers by type of message."""
+        """The handlers by type of message."""
         return {"describe-actions": self._describe, "action": self._action}
 
     def close(self) -> None:
-        """End the thread after its current action. Called when the session has ended and no message follows."""
+        """End the thread after its current action. Called after the session, when no message follows."""
         self._closed = True
         if self._thread is not None:
             self._calls.put(None)
@@ -280,7 +281,7 @@ class ActionHandlers:
             self._thread = start_thread("bot-action", self._perform)
 
     def _perform(self) -> None:
-        """Run actions until the end; runs on the thread of actions."""
+        """Run actions until the end; runs on the actions' thread."""
         while (call := self._calls.get()) is not None and not self._closed:
             try:
                 self._actions.perform(call, self._messenger)
@@ -324,17 +325,16 @@ class UnknownOptionError(KeyError):
 
 
 class LiveConfig:
-    """The config of one session. Any thread may read it; the thread of the session changes it.
+    """The config of one session. Any thread may read it; the session's thread changes it.
 
     Args:
-        config: the bot's initial config.
-        types: the options that the bot knows, by service, with their types; the type of an option that is missing here
-            is that of its value in `config`.
-        on_config: called with service, option and value before an option is set.
+        config: Initial config of the bot.
+        types: Types of the bot's options, by service. A missing option has the type of its value in `config`.
+        on_config: Function of service, option and value, called before an option is set.
     """
 
     def __init__(self, config: Config, types: OptionTypes, on_config: OnConfig | None) -> None:
-        # Guards _config. Held for a moment by the thread of the session and by the test's threads.
+        # Guards _config. Threads of the session and the test hold it briefly.
         self._lock = threading.Lock()
         self._config = copy.deepcopy(config)
         self._on_config = on_config
@@ -348,23 +348,23 @@ class LiveConfig:
 
     @property
     def services(self) -> Config:
-        """Return a copy of the config."""
+        """A copy of the config."""
         with self._lock:
             return copy.deepcopy(self._config)
 
     def describe(self) -> list[dict[str, Any]]:
-        """Return every option that the bot knows with its type, by service. On the wire a service's key is "name"."""
+        """Return all options with their types, by service. On the wire, a service has the key "name"."""
         return [
             {"name": service, "options": [{"name": name, "type": kind} for name, kind in options.items()]}
             for service, options in self._types.items()
         ]
 
     def update(self, changes: Config) -> None:
-        """Set options one after the other. Options of a service that is known but not in the config are not kept.
+        """Set options one after the other. Options of a known service that is not in the config are dropped.
 
         Raises:
-            UnknownOptionError: a service or an option is not known. The options before it are set.
-            Exception: raised by `on_config`. The options before this one are set, this one is not.
+            UnknownOptionError: A service or option is unknown. The options before it are set.
+            Exception: `on_config` raised. The options before this one are set; this one is not.
         """
         for change in changes:
             service = change["service"]
@@ -393,9 +393,9 @@ class ConfigHandlers:
     """Handlers of the messages about the config.
 
     Args:
-        messenger: to the client.
-        config: of the session.
-        reply_control: an update may interrupt the bot; ``llm.run_on_config`` runs the language model.
+        messenger: Sender of messages to the client.
+        config: Config of the session.
+        reply_control: Control of the speech: an update may interrupt the bot, and ``llm.run_on_config`` runs the model.
     """
 
     def __init__(self, messenger: Messenger, config: LiveConfig, reply_control: ReplyControl) -> None:
@@ -405,7 +405,7 @@ class ConfigHandlers:
 
     @property
     def handlers(self) -> Mapping[str, MessageHandler]:
-        """Return the handlers by type of message."""
+        """The handlers by type of message."""
         return {"get-config": self._get, "describe-config": self._describe, "update-config": self._update}
 
     def _get(self, received: Message) -> None:

@@ -1,4 +1,4 @@
-"""A client's session with the embedded bot, as tests observe and control it."""
+"""A client's session with the embedded bot, for tests to observe and control."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ class Connection(Protocol):
 
     @property
     def path(self) -> str:
-        """Return path and query of the client's request."""
+        """Path and query of the client's request."""
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Return the headers of that request, names in lower case."""
+        """Headers of the client's request, names in lower case."""
 
     def send(self, data: bytes | str) -> None:
         """Send one message."""
@@ -92,9 +92,9 @@ class Connection(Protocol):
 
 @attrs.frozen(kw_only=True)
 class SessionState:
-    """What a session and its conversation share: the bot's version and faults, and the current config and context.
+    """State that a session shares with its conversation: the bot's version and faults, the config and the context.
 
-    `provider_url` returns the URL of the HTTP server that ends telephone calls; "": there is none.
+    `provider_url` returns the URL of the HTTP server that ends telephone calls; "" without one.
     """
 
     bot_version: BotVersion
@@ -108,14 +108,14 @@ class ProtobufRoute:
     """The encoding of most sessions: protobuf frames in binary messages."""
 
     def encode(self, frame: Frame) -> bytes:
-        """Return the bytes that are sent for a frame."""
+        """Return the bytes for a frame."""
         return encode(frame)
 
     def decode(self, data: bytes | str) -> Frame | None:
-        """Return the frame in a message of the client, or None for an unknown kind.
+        """Return the frame in a client's message; None for an unknown kind.
 
         Raises:
-            ProtocolError: the message is no frame.
+            ProtocolError: The message is not a frame.
         """
         if isinstance(data, str):
             raise ProtocolError("The client sent a text message; bots take binary frames only")
@@ -128,14 +128,14 @@ _Route: TypeAlias = ProtobufRoute | EvalRoute | PhoneRoute
 class BotSession:
     """The bot's end of one connection. Any thread may use it.
 
-    All received messages and audio are kept as long as the session object lives.
+    The session object keeps all received messages and audio.
 
     Attributes:
-        path: path and query of the client's WebSocket request.
-        headers: the headers of that request, names in lower case.
-        eval_route: the eval route with the client's flags, if the client chose it by its first message, else None.
-        call: the telephone call, if the client's first messages are those of a provider, else None; `wait_for_call()`
-            waits for it.
+        path: Path and query of the client's WebSocket request.
+        headers: Headers of the request, names in lower case.
+        eval_route: Eval route with the client's flags, if the client's first message chose it, otherwise None.
+        call: Telephone call, if the client's first messages are a provider's, otherwise None. `wait_for_call()` waits
+            for it.
     """
 
     def __init__(self, connection: Connection, state: SessionState) -> None:
@@ -146,11 +146,11 @@ class BotSession:
         self.eval_route: EvalRoute | None = None
         self.call: BotCall | None = None
         self._route: _Route = ProtobufRoute()
-        # The first messages, until they tell what the client is; used by the thread that receives.
+        # The first messages, until they identify the client; used by the receiving thread.
         self._opening: list[bytes | str] | None = []
         self._frame_ids = itertools.count(1)
-        # Guards _messages, _audio, call, _hang_up and _end, and wakes threads that wait for them. Held for a moment by
-        # the thread that receives and by the test's threads.
+        # Guards _messages, _audio, call, _hang_up and _end, and wakes threads that wait for them. The receiving thread
+        # and the test's threads hold it briefly.
         self._received = threading.Condition()
         self._messages: list[Message] = []
         self._audio: list[bytes] = []
@@ -161,29 +161,29 @@ class BotSession:
 
     @property
     def messages(self) -> list[Message]:
-        """Return every RTVI message received so far, in order: the JSON objects as they arrived."""
+        """All received RTVI messages so far, in order: the JSON objects as they arrived."""
         with self._received:
             return list(self._messages)
 
     @property
     def config(self) -> Config:
-        """Return a copy of this session's current config: ``[{"service", "options": [{"name", "value"}]}]``."""
+        """A copy of this session's current config: ``[{"service", "options": [{"name", "value"}]}]``."""
         return self._state.config.services
 
     @property
     def context(self) -> list[Message]:
-        """Return a copy of what a language model would be given now: messages with ``role`` and ``content``."""
+        """A copy of the language model's current input: messages with ``role`` and ``content``."""
         return self._state.context.messages
 
     @property
     def audio(self) -> bytes:
-        """Return all PCM received so far, in order, at the rates at which it arrived."""
+        """All received PCM so far, in order, at the rates at which it arrived."""
         with self._received:
             return b"".join(self._audio)
 
     @property
     def ended(self) -> DisconnectedError | None:
-        """Return how the connection ended (code, reason, initiator), or None while it is open."""
+        """The end of the connection (code, reason, initiator); None while it is open."""
         with self._received:
             return self._end
 
@@ -194,12 +194,12 @@ class BotSession:
 
         Args:
             type: RTVI message type.
-            timeout: seconds.
-            where: condition that the message must meet as well; called with an internal lock held, so keep it simple.
+            timeout: Limit in seconds.
+            where: Further condition on the message. It is called with an internal lock held, so keep it simple.
 
         Raises:
-            RequestTimeoutError: no such message arrived in time.
-            DisconnectedError: the session ended without such a message.
+            RequestTimeoutError: No such message arrived in time.
+            DisconnectedError: The session ended without such a message.
         """
         NAME.check(type=type)
         WAIT.check(timeout=timeout)
@@ -218,11 +218,11 @@ class BotSession:
                     raise RequestTimeoutError(f"The client sent no {type!r} within {timeout:g} s")
 
     def wait_for_call(self, timeout: float = 30.0) -> BotCall:
-        """Wait until a telephone provider has told of its call, which takes two messages, and return the call.
+        """Wait until a telephone provider has reported its call, which takes two messages, and return the call.
 
         Raises:
-            RequestTimeoutError: no provider has told of a call within `timeout` seconds.
-            DisconnectedError: the session ended before.
+            RequestTimeoutError: No provider reported a call within `timeout` seconds.
+            DisconnectedError: The session ended first.
         """
         WAIT.check(timeout=timeout)
         with self._received:
@@ -231,15 +231,15 @@ class BotSession:
             return self.call
 
     def wait_for_dtmf(self, keys: str, timeout: float = 30.0) -> None:
-        """Wait until the caller has pressed these keys, one after the other, at any time since the call began.
+        """Wait until the caller has pressed these keys in a row, at any time since the start of the call.
 
         Args:
-            keys: such as "12#".
-            timeout: seconds.
+            keys: Keys, such as "12#".
+            timeout: Limit in seconds.
 
         Raises:
-            RequestTimeoutError: the keys were not pressed in time.
-            DisconnectedError: the session ended before.
+            RequestTimeoutError: The keys were not pressed in time.
+            DisconnectedError: The session ended first.
         """
         _KEYS.check(keys=keys)
         WAIT.check(timeout=timeout)
@@ -249,11 +249,11 @@ class BotSession:
             )
 
     def wait_for_mark(self, name: str, timeout: float = 30.0) -> None:
-        """Wait until the provider has told that a mark of the bot was reached; see `send_mark()`.
+        """Wait until the provider has reported that a mark of the bot was reached; see `send_mark()`.
 
         Raises:
-            RequestTimeoutError: the mark did not come back in time.
-            DisconnectedError: the session ended before.
+            RequestTimeoutError: The provider did not report the mark in time.
+            DisconnectedError: The session ended first.
         """
         NAME.check(name=name)
         WAIT.check(timeout=timeout)
@@ -275,13 +275,13 @@ class BotSession:
         return DisconnectedError(text, code=end.code, reason=end.reason, initiator=end.initiator)
 
     def wait_ended(self, timeout: float = 30.0) -> DisconnectedError:
-        """Wait until the connection has ended.
+        """Wait for the end of the connection.
 
         Returns:
-            How it ended: code, reason, initiator.
+            The end: code, reason, initiator.
 
         Raises:
-            RequestTimeoutError: it is still open after `timeout` seconds.
+            RequestTimeoutError: The connection is still open after `timeout` seconds.
         """
         WAIT.check(timeout=timeout)
         with self._received:
@@ -294,7 +294,7 @@ class BotSession:
         """Send an RTVI message, exactly this JSON object.
 
         Raises:
-            DisconnectedError: the connection has ended.
+            DisconnectedError: The connection has ended.
         """
         MAPPING.check(message=message)
         self.send_frame(MessageFrame(data=json.dumps(message)))
@@ -309,24 +309,24 @@ class BotSession:
     ) -> Any:
         """Call a function of the client, as a bot of this version does when its language model calls it.
 
-        Before RTVI 1.2 the bot sends `llm-function-call-start` and `llm-function-call`, from then on
+        Before RTVI 1.2, the bot sends `llm-function-call-start` and `llm-function-call`; from then on
         `llm-function-call-started` and `-in-progress`, and `-stopped` at the end.
 
         Args:
-            name: of the function.
-            arguments: of the function, by name.
-            timeout: seconds to wait for the client's `llm-function-call-result`.
-            report_level: how much bots from 1.2 on report; a setting of real bots, where the default is "none".
-                "disabled": nothing; "none": the id of the call; "name": also the function's name; "arguments": also
-                the arguments; "full": also the result. Over the eval route the client's level holds, if it has asked
-                for one.
+            name: Name of the function.
+            arguments: Arguments by name.
+            timeout: Limit in seconds for the client's `llm-function-call-result`.
+            report_level: Level of detail in the reports of bots from 1.2 on, a setting of real bots with the default
+                "none". "disabled": no report; "none": the id of the call; "name": also the function's name;
+                "arguments": also the arguments; "full": also the result. On the eval route, the client's level applies
+                if it asked for one.
 
         Returns:
             The result.
 
         Raises:
-            RequestTimeoutError: the client did not answer in time. The bot has reported the call as cancelled.
-            DisconnectedError: the session has ended.
+            RequestTimeoutError: The client did not answer in time. The bot reported the call as cancelled.
+            DisconnectedError: The session has ended.
         """
         NAME.check(name=name)
         MAPPING.or_none.check(arguments=arguments)
@@ -354,13 +354,13 @@ class BotSession:
         return result
 
     def send_frame(self, frame: Frame) -> None:
-        """Send a frame. Audio and interruptions without an id and a name get both, as real bots send them.
+        """Send a frame. Audio and interruptions without an id and a name get both, as from real bots.
 
-        On the eval route only messages are sent, and audio if the client has asked for it. In a telephone call only
-        audio is sent, at 8 kHz, and `clear` for an interruption.
+        The eval route carries only messages, and audio if the client asked for it. A telephone call carries only audio,
+        at 8 kHz, and `clear` for an interruption.
 
         Raises:
-            DisconnectedError: the connection has ended.
+            DisconnectedError: The connection has ended.
         """
         _FRAME.check(frame=frame)
         if isinstance(frame, AudioRawFrame | InterruptionFrame) and not frame.name:
@@ -375,32 +375,32 @@ class BotSession:
         """Send any bytes as one binary WebSocket message, or a string as one text message.
 
         Raises:
-            DisconnectedError: the connection has ended.
+            DisconnectedError: The connection has ended.
         """
         _DATA.check(data=data)
         self._connection.send(data)
 
     def send_mark(self, name: str) -> None:
-        """Have the provider tell when all audio that was sent before is played, or dropped by `clear`.
+        """Ask the provider to report when all audio sent before has been played, or dropped by `clear`.
 
-        `wait_for_mark()` waits for that, and `call.marks` has it.
+        `wait_for_mark()` waits for the report, and `call.marks` has it.
 
         Raises:
-            UnsupportedFeatureError: the session is no telephone call.
-            DisconnectedError: the connection has ended.
+            UnsupportedFeatureError: The session is not a telephone call.
+            DisconnectedError: The connection has ended.
         """
         NAME.check(name=name)
         self.send_raw(self._phone("send_mark").mark(name))
 
     def hang_up(self) -> None:
-        """Have the bot hang up as bots of Pipecat do: it ends what it says, has the provider end the call, and closes.
+        """Make the bot hang up like a Pipecat bot: it finishes its speech, has the provider end the call, and closes.
 
-        The provider gets a request if `EmbeddedBot` has a `provider_api`, and if it is not Exotel; the bot waits for
-        the answer without a limit. Then it closes the connection (1000). This happens on a thread of the bot:
-        `wait_ended()` waits for it. If the caller hangs up meanwhile, the rest is left out.
+        If `EmbeddedBot` has a `provider_api`, the bot sends the provider a request (except Exotel), and waits without a
+        limit for the answer. Then it closes the connection (1000). This happens on a thread of the bot, and
+        `wait_ended()` waits for it. If the caller hangs up first, the remaining steps are skipped.
 
         Raises:
-            UnsupportedFeatureError: the session is no telephone call.
+            UnsupportedFeatureError: The session is not a telephone call.
         """
         route = self._phone("hang_up")
         with self._received:
@@ -431,20 +431,20 @@ class BotSession:
         self._connection.close(code, reason)
 
     def drop(self) -> None:
-        """Cut the TCP connection without a close frame: the client sees the end of the stream."""
+        """Cut the TCP connection without a close frame. The client sees the end of the stream."""
         self._connection.drop()
 
     def receive(self, timeout: float | None) -> Frame | BotCall | None:
         """Wait for the next frame and keep its audio. Called by the one thread that serves the session.
 
         Returns:
-            The frame; the call, if the provider has just told of it; None for whatever the conversation has no use for:
-            a frame of an unknown kind, a key, and the message by which the client chooses the eval route.
+            The frame, or the call once the provider has reported it. None for input that the conversation ignores: a
+            frame of an unknown kind, a key, or the message that chooses the eval route.
 
         Raises:
-            TimeoutError: no frame arrived within `timeout` seconds.
-            ProtocolError: the client sent data that is not a frame.
-            DisconnectedError: the connection has ended.
+            TimeoutError: No frame arrived within `timeout` seconds.
+            ProtocolError: The client sent data that is not a frame.
+            DisconnectedError: The connection has ended.
         """
         data = self._connection.receive(timeout)
         if self._opening is not None:
@@ -468,7 +468,7 @@ class BotSession:
         return None if isinstance(heard, KeyPress | PlaybackMark | CallEnd) else heard
 
     def _route_of(self, opening: list[bytes | str]) -> _Route | None:
-        """Return what the client's first messages choose; None: the next one tells, or there is none."""
+        """Return the route that the client's first messages choose; None if the next one decides, or no route fits."""
         first, is_first = opening[0], len(opening) == 1
         eval_route = open_eval_route(first) if is_first else None
         if eval_route is not None:
@@ -483,7 +483,7 @@ class BotSession:
         return PhoneRoute(call)
 
     def _take(self, route: EvalRoute | PhoneRoute) -> BotCall | None:
-        """Take another route than that of most sessions; return its call."""
+        """Switch to another route than protobuf, and return its call."""
         with self._received:
             self._route = route
             if isinstance(route, EvalRoute):
@@ -494,7 +494,7 @@ class BotSession:
         return self.call
 
     def before_hang_up(self, finish_speech: Callable[[], None]) -> None:
-        """Set what waits for the end of the bot's speech; called by the thread that serves the session."""
+        """Set the function that waits for the end of the bot's speech; called by the thread that serves the session."""
         self._finish_speech = finish_speech
 
     def keep(self, message: Message) -> None:
@@ -504,7 +504,7 @@ class BotSession:
             self._received.notify_all()
 
     def finish(self, end: DisconnectedError) -> None:
-        """Note how the connection ended; called by the thread that served the session."""
+        """Note the end of the connection; called by the thread that served the session."""
         with self._received:
             self._end = end
             self._received.notify_all()

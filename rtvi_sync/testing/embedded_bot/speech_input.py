@@ -1,4 +1,4 @@
-"""Speech input of the embedded bot: the user's audio, from frames and messages, becomes transcripts."""
+"""Speech input of the embedded bot: turns the user's audio, from frames and messages, into transcripts."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _SECONDS_PER_WORD: Final = 0.35
 
 
 class SpeechInput:
-    """The speech input of one user, on the thread of the session.
+    """The speech input of one user, on the session's thread.
 
     Args:
-        session: closed if audio arrives that makes real bots fail.
-        messenger: sends the transcripts.
-        reply_player: is interrupted when the user speaks, and replies afterwards.
-        context: receives the transcripts.
-        options: of the bot.
+        session: Session, closed if audio arrives that makes real bots fail.
+        messenger: Sender of the transcripts.
+        reply_player: Player that the user's speech interrupts, and that replies afterwards.
+        context: Receiver of the transcripts.
+        options: Options of the bot.
     """
 
     def __init__(
@@ -53,12 +53,12 @@ class SpeechInput:
 
     @property
     def handlers(self) -> Mapping[str, MessageHandler]:
-        """Return the handlers by type of message: audio may come in messages too."""
+        """Handlers by type of message, because audio may arrive in messages, too."""
         return {"raw-audio": self._raw_audio, "raw-audio-batch": self._raw_audio}
 
     @property
     def silence_timeout(self) -> float | None:
-        """Return the seconds without audio that end the user's utterance; None while the user is silent."""
+        """Seconds without audio that end the user's utterance; None while the user is silent."""
         # A client that stops sending ends its utterance, like one that sends silence. The limit is twice the hangover,
         # because late audio is not silence.
         return 2 * self._options.hangover if self._detector.speaking else None
@@ -101,7 +101,7 @@ class SpeechInput:
         elif isinstance(heard, SpeechContinues):
             self._interim(heard.duration)
         else:
-            # Bots of 0.3 tell the end of the user's speech before its transcript, later ones when they have the text.
+            # Bots of 0.3 report the end of the user's speech before its transcript, later ones after it.
             if self._messenger.bot_version.generation == 0:
                 self._messenger.emit("user-stopped-speaking")
             if not self._interims:
@@ -123,5 +123,5 @@ class SpeechInput:
 
 
 def now() -> str:
-    """Return the current time as bots write it: ISO 8601 in UTC, with milliseconds."""
+    """Return the current time in the bots' format: ISO 8601 in UTC, with milliseconds."""
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds")

@@ -1,4 +1,4 @@
-"""WebSocket server of the embedded bot, built on `websockets`. Import it late: the library takes long to import."""
+"""WebSocket server of the embedded bot, built on `websockets`. Import it late, because the library loads slowly."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ logger.setLevel(logging.WARNING)
 
 
 def _is_fault(record: logging.LogRecord) -> bool:
-    """Return whether an entry is worth a look: no client is obliged to complete the handshake that it has begun.
+    """Return whether a log entry reports a fault. Clients may abandon a handshake, so that is none.
 
-    websockets before 17 logs that as an error.
+    websockets before 17 logs an abandoned handshake as an error.
     """
     error = record.exc_info[1] if record.exc_info else None
     while error is not None and not isinstance(error, (EOFError, ConnectionError)):
@@ -42,7 +42,7 @@ _FAILED: Final = 1011
 
 
 class BotConnection:
-    """One client's connection, from the end of its handshake. Any thread may call it; only one may receive."""
+    """One client's connection after its handshake. Any thread may call it; only one may receive."""
 
     def __init__(self, connection: ServerConnection) -> None:
         self._connection = connection
@@ -52,10 +52,10 @@ class BotConnection:
         self.headers: Final[Mapping[str, str]] = {name.lower(): value for name, value in request.headers.raw_items()}
 
     def send(self, data: bytes | str) -> None:
-        """Send one binary message, or a text message; block while the peer does not read.
+        """Send one binary or text message; block while the peer doesn't read.
 
         Raises:
-            DisconnectedError: the connection has ended.
+            DisconnectedError: The connection has ended.
         """
         try:
             self._connection.send(data)
@@ -63,11 +63,11 @@ class BotConnection:
             raise _disconnected(error) from error
 
     def receive(self, timeout: float | None) -> bytes | str:
-        """Return the next message; block up to `timeout` seconds, or without limit if it is None.
+        """Return the next message; block up to `timeout` seconds, or without limit for None.
 
         Raises:
-            TimeoutError: no message arrived in time.
-            DisconnectedError: the connection has ended.
+            TimeoutError: No message arrived in time.
+            DisconnectedError: The connection has ended.
         """
         try:
             return self._connection.recv(timeout)
@@ -79,17 +79,18 @@ class BotConnection:
         self._connection.close(code, reason)
 
     def drop(self) -> None:
-        """End the connection without a close frame: the peer sees the end of the stream."""
+        """End the connection without a close frame. The peer sees the end of the stream."""
         cut(self._connection.socket)
 
 
 class WebSocketServer:
-    """A server that runs `serve_client(connection)` for each WebSocket client, in a thread of its own.
+    """A server that runs `serve_client(connection)` for each WebSocket client, each on its own thread.
 
     Args:
-        host: address to listen on; the port is any free one.
-        ssl_context: makes it TLS.
-        serve_client: when it returns, the connection is closed with 1000; when it raises, with 1011.
+        host: Address to listen on; the port is any free one.
+        ssl_context: TLS context; None for no TLS.
+        serve_client: Function that serves a client. When it returns, the connection closes with 1000; if it raises,
+            1011.
     """
 
     def __init__(
@@ -105,13 +106,13 @@ class WebSocketServer:
             max_size=_MAX_MESSAGE_BYTES,
             logger=logger,
         )
-        # The library's own serve_forever() leaves a descriptor to the garbage collector, and cannot cut clients that
-        # have not completed their handshake.
+        # The library's own serve_forever() leaves a descriptor to the garbage collector, and cannot cut clients before
+        # the end of their handshake.
         self._tcp_server = TCPServer(self._server.socket, "bot-session", self._server.handler)
         self.port: Final = self._tcp_server.port
 
     def stop(self, timeout: float) -> None:
-        """Cut every connection and stop listening; block until all threads have ended, up to `timeout` seconds."""
+        """Cut every connection and stop listening. Blocks until all threads have ended, up to `timeout` seconds."""
         self._tcp_server.stop(timeout)
         # The library opens these to wake serve_forever(), which never runs here. They are sockets since websockets 17,
         # descriptors before, and missing on Windows.

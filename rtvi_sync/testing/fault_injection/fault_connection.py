@@ -22,7 +22,7 @@ from rtvi_sync.testing.faults import DIRECTIONS, ConnectionFault, Direction
 from ...concurrency.clock import monotonic
 
 _READ_BYTES: Final = 64 * 1024
-# What `connect_ex()` returns unless it has failed.
+# The return values of `connect_ex()` that mean no failure.
 _UNDER_WAY: Final = (0, errno.EINPROGRESS, errno.EWOULDBLOCK)
 # With this SO_LINGER value close() sends a reset. The two numbers are shorts on Windows, ints elsewhere.
 _RESET_ON_CLOSE: Final = struct.pack("hh" if os.name == "nt" else "ii", 1, 0)
@@ -40,16 +40,16 @@ class TargetAddress:
     address: Any
 
 
-# Makes a change under the proxy's lock, and returns when the proxy's thread has acted on it.
+# Makes a change under the proxy's lock, and returns after the proxy's thread has acted on it.
 Apply: TypeAlias = Callable[[Callable[[], object]], None]
 
 
 class Injection:
-    """A fault that was injected. Any thread may use it.
+    """An injected fault. Any thread may use it.
 
     Attributes:
-        fault: as given to `inject()`.
-        directions: the directions in which it acts.
+        fault: Fault, as given to `inject()`.
+        directions: Directions in which it acts.
     """
 
     def __init__(self, fault: ConnectionFault, directions: tuple[Direction, ...], apply: Apply) -> None:
@@ -61,12 +61,12 @@ class Injection:
 
     @property
     def struck(self) -> bool:
-        """Return whether the fault has taken effect, in at least one direction of at least one connection."""
+        """True after the fault has taken effect, in at least one direction of at least one connection."""
         return self._struck.is_set()
 
     @property
     def lifted(self) -> bool:
-        """Return whether `lift()` was called."""
+        """True after `lift()` was called."""
         return self._lifted.is_set()
 
     def wait(self, timeout: float = 30.0) -> bool:
@@ -88,9 +88,9 @@ class InjectionPlan:
     """The moment at which an injection takes effect.
 
     Attributes:
-        injection: the fault.
-        after_bytes: the number of bytes that pass before.
-        counted_in: the direction in which they are counted; None: each direction of the fault counts its own.
+        injection: The fault.
+        after_bytes: Number of bytes that pass first.
+        counted_in: Direction in which they are counted; None if each direction of the fault counts its own.
     """
 
     injection: Injection
@@ -110,7 +110,7 @@ class InjectionPlan:
 
         Raises:
             TypeError: `fault` is not a fault.
-            ValueError: an unknown direction, or a negative number of bytes.
+            ValueError: The direction is unknown, or the number of bytes is negative.
         """
         _FAULT.check(fault=fault)
         _DIRECTION.or_none.check(direction=direction, counted_in=counted_in)
@@ -145,19 +145,19 @@ class ProxyConnection:
         after_bytes: int = 0,
         counted_in: Direction | None = None,
     ) -> Injection:
-        """Inject a fault into this connection, now or after more bytes. Arguments as for `FaultProxy.inject()`."""
+        """Inject a fault into this connection, now or after more bytes. Arguments: see `FaultProxy.inject()`."""
         plan = InjectionPlan.from_arguments(fault, direction, after_bytes, counted_in, self._apply)
         self._apply(lambda: self.apply_plan(plan))
         return plan.injection
 
     def received_bytes(self, direction: Direction) -> int:
-        """Return how many bytes in a direction have reached the proxy so far."""
+        """Return the number of bytes in a direction that have reached the proxy."""
         _DIRECTION.check(direction=direction)
         return self._pipes[direction].received
 
     @property
     def ended(self) -> bool:
-        """Return whether both sides have closed the connection, or it was reset."""
+        """True after both sides have closed the connection, or it was reset."""
         return self._ended.is_set()
 
     def wait_ended(self, timeout: float = 30.0) -> bool:
@@ -181,7 +181,7 @@ class ProxyConnection:
         """Forward all bytes that can be forwarded. Called on the proxy's thread.
 
         Returns:
-            When to call again; None: when a socket is ready.
+            Time of the next call; None to call again when a socket is ready.
         """
         if not self._connected:
             self._finish_connect()
@@ -213,15 +213,15 @@ class ProxyConnection:
         self._ended.set()
 
     def _connect(self) -> bool:
-        """Begin to connect to the next address that there can be a socket for; return False if there is none."""
+        """Start connecting to the next usable address; return False if there is none."""
         while self._untried:
             target = self._untried.popleft()
             try:
                 server = socket.socket(target.family, socket.SOCK_STREAM)
-            except OSError:  # of a family that this machine does not have, or there is no descriptor
+            except OSError:  # this machine lacks the address family, or has no free descriptor
                 continue
             _prepare(server)
-            # Source and sink of each direction.
+            # The source and sink of each direction.
             self._sockets: dict[Direction, tuple[socket.socket, socket.socket]] = {
                 "to_client": (server, self._client),
                 "to_server": (self._client, server),
@@ -274,7 +274,7 @@ class ProxyConnection:
             self._blocked.add(sink)
         except OSError:
             pipe.close()
-            # The sink's own stream will report its end, unless that stream has ended already.
+            # The end of the sink's own stream will report it, unless that stream has already ended.
             if all(other.ended for other in self._pipes.values() if other is not pipe):
                 self.close(source)
 

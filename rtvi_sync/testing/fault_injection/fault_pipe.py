@@ -1,4 +1,4 @@
-"""One direction of a connection with faults, which delay and change its bytes. Pure."""
+"""One direction of a connection, with faults that delay and change its bytes. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rtvi_sync.testing.faults import (
     Throttle,
 )
 
-# The limit of queued bytes: beyond it the sender gets back-pressure, as on a slow connection.
+# Limit of queued bytes. Above it, the sender gets back-pressure, as on a slow connection.
 _MAX_QUEUED_BYTES: Final = 256 * 1024
 # Seconds between two sends of a throttled connection.
 _THROTTLE_INTERVAL: Final = 0.01
@@ -32,19 +32,19 @@ F = TypeVar("F", bound=ConnectionFault)
 
 
 class InjectedFault(Protocol):
-    """A fault that was injected into a pipe."""
+    """A fault injected into a pipe."""
 
     @property
     def fault(self) -> ConnectionFault:
-        """Return the fault."""
+        """The fault."""
 
     @property
     def directions(self) -> tuple[Direction, ...]:
-        """Return the directions in which it acts."""
+        """The directions in which it acts."""
 
     @property
     def lifted(self) -> bool:
-        """Return whether it was lifted."""
+        """True after the fault was lifted."""
 
     def strike(self) -> None:
         """Mark the fault as in effect."""
@@ -55,8 +55,8 @@ class StreamEnd:
     """The end of a stream, which follows its last byte.
 
     Attributes:
-        reset: True: the connection is reset; False: the stream ends.
-        injected: the fault that caused it; None: the sender did.
+        reset: True if the connection is reset; False if the stream ends.
+        injected: Fault that caused it; None if the sender did.
     """
 
     reset: bool
@@ -76,9 +76,9 @@ class FaultPipe:
     """A queue of the bytes in one direction, shaped by faults. Callers pass the time. Not thread-safe.
 
     Attributes:
-        received: the number of bytes received so far.
+        received: Number of bytes received so far.
         ended: True if the sender has ended the stream.
-        closed: True if the stream has ended for the receiver; later bytes are dropped.
+        closed: True if the stream has ended for the receiver. Later bytes are dropped.
     """
 
     def __init__(self) -> None:
@@ -87,17 +87,17 @@ class FaultPipe:
         self.closed: bool = False
         self._triggers: list[tuple[int, Callable[[float], None]]] = []
         self._injected: dict[type[ConnectionFault], InjectedFault] = {}
-        self._remaining: dict[type[ConnectionFault], int | None] = {}  # bytes that are still to be dropped or corrupted
+        self._remaining: dict[type[ConnectionFault], int | None] = {}  # bytes still to drop or corrupt
         self._queue: deque[_Entry] = deque()
         self._queued_bytes = 0
         self._held = bytearray()  # coalesced
         self._held_until = 0.0
-        self._next_send_at = 0.0  # when a throttled connection may send again
+        self._next_send_at = 0.0  # earliest time of a throttled connection's next send
 
     # -- input --------------------------------------------------------------------------------------------------------
 
     def add_trigger(self, position: int, action: Callable[[float], None], now: float) -> None:
-        """Call `action(now)` when `position` bytes have been received; immediately if they have."""
+        """Call `action(now)` after `position` bytes have been received; immediately if they have."""
         bisect.insort(self._triggers, (position, action), key=lambda trigger: trigger[0])
         self._run_triggers(now)
 
@@ -118,7 +118,7 @@ class FaultPipe:
 
     @property
     def wants_input(self) -> bool:
-        """Return whether more bytes may be fed."""
+        """True if more bytes may be fed."""
         if self.ended:
             return False
         return self.closed or (self._queued_bytes < _MAX_QUEUED_BYTES and not self._blocked)
@@ -217,7 +217,7 @@ class FaultPipe:
         return None
 
     def sent(self, size: int, now: float) -> None:
-        """Remove `size` bytes of the next chunk, which have been sent."""
+        """Remove the `size` sent bytes of the next chunk."""
         entry = self._queue[0]
         assert isinstance(entry.item, memoryview)
         entry.item = entry.item[size:]
@@ -236,7 +236,7 @@ class FaultPipe:
         self._queued_bytes = 0
 
     def due(self) -> float | None:
-        """Return when `next()` may return data; None: not before another call changes the pipe."""
+        """Return when `next()` may return data; None if another call must change the pipe first."""
         if self.closed:
             return None
         times = [self._held_until] if self._held else []

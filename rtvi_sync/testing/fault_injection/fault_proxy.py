@@ -1,4 +1,4 @@
-"""A TCP proxy that injects the faults of networks and servers, at moments that a test chooses."""
+"""A TCP proxy that injects faults of networks and servers at moments that a test chooses."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from ...concurrency.clock import monotonic
 
 logger: logging.Logger = package_logger(__name__)
 
-# On Linux a listening socket can stop and start listening while it keeps its port. Elsewhere it must be closed.
+# On Linux, a listening socket can stop and start listening and keep its port. Elsewhere, it must be closed.
 _CAN_PAUSE: Final = sys.platform == "linux"
 _BACKLOG: Final = 128
-# Seconds between two attempts to accept a connection while the process can open no more files.
+# Seconds between two attempts to accept a connection while the process has no free descriptor.
 _PAUSE = 0.1
 _DEFAULT_PORTS: Final = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 
@@ -51,10 +51,10 @@ _SERVER = Rule("the URL (a str) of a server", URL.has_type, _is_url_of_server)
 
 
 class FaultProxy:
-    """A proxy that forwards TCP connections to a server and injects faults into them, on one thread of this process.
+    """A proxy that forwards TCP connections to a server and injects faults, on one thread of this process.
 
-    It works on the bytes of the wire: TLS passes through unchanged, and breaks as it does in a network. Use it as a
-    context manager, or call `start()` and `stop()`.
+    It works on the bytes of the wire: TLS passes through unchanged, and breaks as in a network. Use it as a context
+    manager, or call `start()` and `stop()`.
 
         with EmbeddedBot() as bot, FaultProxy.before(bot.ws_url) as proxy:
             client = RTVIClient(transport=WebSocketTransport(proxy.url(bot.ws_url)))
@@ -62,12 +62,12 @@ class FaultProxy:
             proxy.connections[-1].inject(faults.Reset(), "to_client")
 
     Args:
-        target_host, target_port: of the server.
-        host: address to listen on; the port is any free one.
+        target_host, target_port: Address of the server.
+        host: Address to listen on; the port is any free one.
 
     Attributes:
-        host: as given.
-        port: the port, once started.
+        host: As given.
+        port: The port, once started.
     """
 
     def __init__(self, target_host: str, target_port: int, *, host: str = "127.0.0.1") -> None:
@@ -78,7 +78,7 @@ class FaultProxy:
         self._target_host = target_host
         self._target_port = target_port
         # Guards the fields below and the state of the connections, and wakes threads that wait in `_apply()`. The
-        # proxy's thread holds it except while it waits for sockets; other threads hold it for an assignment.
+        # proxy's thread holds it except while it waits for sockets; other threads hold it briefly.
         self._changed = threading.Condition()
         self._iterations = 0
         self._plans: list[InjectionPlan] = []
@@ -87,14 +87,14 @@ class FaultProxy:
         self._port_socket: socket.socket | None = None
         self._listening = False
         self._should_listen = False  # applied in the thread's next iteration
-        self._accepts_from: float | None = None  # until then no connection is accepted, as no descriptor is left
+        self._accepts_from: float | None = None  # no connection is accepted before this time, for lack of descriptors
         self._running = False
         self._stopping = False
         self._thread: threading.Thread | None = None
 
     @classmethod
     def before(cls, url: str, *, host: str = "127.0.0.1") -> FaultProxy:
-        """Make a proxy in front of the server of a URL."""
+        """Make a proxy for the server of a URL."""
         _SERVER.check(url=url)
         parts = urlsplit(url)
         return cls(parts.hostname or "", parts.port or _DEFAULT_PORTS[parts.scheme], host=host)
@@ -106,7 +106,7 @@ class FaultProxy:
 
     @property
     def connections(self) -> list[ProxyConnection]:
-        """Return the connections so far, oldest first, including those that have ended."""
+        """The connections so far, oldest first, including ended ones."""
         with self._changed:
             return list(self._connections)
 
@@ -121,11 +121,11 @@ class FaultProxy:
         """Inject a fault into each later connection. For an existing one, use its own `inject()`.
 
         Args:
-            fault: see `rtvi_sync.testing.faults`. Of each kind the latest one applies.
-            direction: "to_client" or "to_server"; None: both, each by its own count of bytes.
-            after_bytes: the exact number of bytes that pass unchanged. 0: the fault takes effect when the connection is
-                made.
-            counted_in: the direction in which they are counted; None: that of the fault.
+            fault: Fault from `rtvi_sync.testing.faults`. The latest fault of each kind applies.
+            direction: "to_client" or "to_server"; None for both, each by its own count of bytes.
+            after_bytes: Exact number of bytes that pass unchanged. With 0, the fault takes effect when the connection
+                opens.
+            counted_in: Direction in which they are counted; None for the fault's own direction.
 
         Returns:
             The injection, which reports whether the fault has taken effect, and can lift it.
@@ -147,7 +147,7 @@ class FaultProxy:
         """Accept new connections again after `refuse()`, on the same port.
 
         Raises:
-            OSError: the port is in use by now; not on Linux, where the proxy keeps it.
+            OSError: Another process has taken the port. This cannot happen on Linux, where the proxy keeps it.
         """
 
         def listen() -> None:
@@ -157,14 +157,14 @@ class FaultProxy:
         self._apply(listen)
 
     def start(self) -> None:
-        """Start to listen.
+        """Start listening.
 
         Raises:
-            OSError: the host is not one of this machine, or the target's name is unknown.
-            RuntimeError: the proxy is running already.
+            OSError: The host is not an address of this machine, or the target's name is unknown.
+            RuntimeError: The proxy is already running.
         """
         if self._running:
-            raise RuntimeError("The proxy is running already; call stop() before start()")
+            raise RuntimeError("The proxy is already running. Call stop() before start()")
         found = socket.getaddrinfo(self._target_host, self._target_port, type=socket.SOCK_STREAM)
         self._targets = [TargetAddress(family, address) for family, _, _, _, address in found]
         self._listen()
@@ -172,11 +172,11 @@ class FaultProxy:
         for end in (self._wake_reader, self._wake_writer):
             end.setblocking(False)
         self._running, self._stopping = True, False
-        # The selector is made here, not on the thread, so that all descriptors are open when start() returns.
+        # Created here, not on the thread, so that all descriptors are open when start() returns.
         self._thread = start_thread("bot-proxy", self._run, selectors.DefaultSelector())
 
     def stop(self, timeout: float = 5.0) -> None:
-        """Close the port and all connections, and end the thread. Idempotent; may be called before `start()`."""
+        """Close the port and all connections, and end the thread. Idempotent, and harmless before `start()`."""
         WAIT.check(timeout=timeout)
         thread, self._thread = self._thread, None
         if thread is None:
@@ -198,7 +198,7 @@ class FaultProxy:
         self.stop()
 
     def _listen(self) -> None:
-        """Accept connections from the next iteration on; the first call binds the port."""
+        """Accept connections from the next iteration on. The first call binds the port."""
         if self._port_socket is None:
             self._port_socket = self._bind()
             self._port_socket.setblocking(False)
@@ -212,8 +212,8 @@ class FaultProxy:
             return socket.create_server((self.host, self.port), family=family, backlog=_BACKLOG)
         with contextlib.ExitStack() as undo:
             bound = undo.enter_context(_reusable_socket(family))
-            # Linux keeps a port for a socket that does not listen only if the socket was bound by number. So a first
-            # socket gets a free port and holds it until the second is bound to that number: two sockets that do not
+            # Linux keeps a port for a socket that doesn't listen only if the socket was bound by number. So a first
+            # socket gets a free port and holds it until the second is bound to that number: two sockets that don't
             # listen may share a port.
             with _reusable_socket(family) as first:
                 first.bind((self.host, self.port))
@@ -239,7 +239,7 @@ class FaultProxy:
 
     def _wake(self) -> None:
         if self._running:
-            # If the pipe is full, the thread is about to wake anyway.
+            # If the pipe is full, the thread is already about to wake.
             with contextlib.suppress(BlockingIOError):
                 self._wake_writer.send(b"\0")
 
@@ -265,7 +265,7 @@ class FaultProxy:
                     self._close_everything()
 
     def _run_once(self, selector: selectors.BaseSelector) -> float | None:
-        """Run one iteration. Return when to run the next; None: when a socket is ready."""
+        """Run one iteration. Return the time of the next; None to run it when a socket is ready."""
         with contextlib.suppress(BlockingIOError):
             self._wake_reader.recv(4096)
         if self._listening != self._should_listen:
@@ -286,8 +286,8 @@ class FaultProxy:
         return min((due for due in (*times, self._accepts_from) if due is not None), default=None)
 
     def _accept_waiting(self, selector: selectors.BaseSelector, now: float) -> None:
-        """Accept the connections that wait. Without a descriptor they wait on; with one, which leaves none for the
-        server, a connection is closed.
+        """Accept the waiting connections. Without a free descriptor they keep waiting. If the last one is taken, so
+        that none is left for the server, the connection is closed.
         """
         assert self._port_socket is not None
         lacked_descriptors, self._accepts_from = self._accepts_from is not None, None
@@ -298,14 +298,14 @@ class FaultProxy:
                 if advice := what_to_do(error):
                     if not lacked_descriptors:
                         logger.warning("The proxy cannot accept a connection, which waits: %s. %s", error, advice)
-                        selector.unregister(self._port_socket)  # it would wake the thread at once, again and again
+                        selector.unregister(self._port_socket)  # otherwise it would wake the thread again at once
                     self._accepts_from = now + _PAUSE
                 elif lacked_descriptors:
                     selector.register(self._port_socket, selectors.EVENT_READ)
                 return
             try:
                 connection = ProxyConnection(client, self._targets, selector, self._apply)
-            except OSError as error:  # there is no descriptor left
+            except OSError as error:  # no descriptor is left
                 logger.warning("The proxy cannot connect to the server: %s", error)
                 client.close()
                 continue

@@ -1,4 +1,4 @@
-"""Load tests in this process: many sessions at once, each running a scenario that is measured."""
+"""Load tests in this process: many sessions at once, each of which runs and measures a scenario."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ...concurrency.clock import monotonic, wall_time
 
 logger: logging.Logger = package_logger(__name__)
 
-# Seconds in which a scenario must end after its client was closed; `close()` alone may take 5 s.
+# Seconds in which a scenario must end after its client was closed. `close()` alone may take 5 s.
 _END_TIMEOUT: Final = 8.0
 
 _CLIENT: Final = Rule(
@@ -63,31 +63,31 @@ def run_many(
         report.show()
         assert not report.failed
 
-    Each session has a client of its own, which is connected before `scenario` is called and closed when that has
-    returned or raised. Every scenario runs on a thread of its own, because its calls block; the sessions share all
-    other threads.
+    Each session has its own client, which is connected before the call of `scenario` and closed after it. Scenarios
+    block, so each runs on its own thread; the sessions share all other threads.
 
     Args:
-        scenario: called with the connected client. It may call any method, including reconnecting. An exception fails
-            its session only.
-        n: the number of sessions.
-        client: makes the client of a session, `lambda: MeasuredClient(transport=WebSocketTransport(url), ...)`, called
-            on the thread of the session; transports, sources and sinks belong to one client each. Or the URL that
-            `MeasuredClient.for_url()` takes, for scenarios without audio.
-        concurrency: the maximum number of sessions at a time; the others wait until one has ended.
-        spawn_rate: how many sessions begin in a second, including those that waited; `math.inf`: as fast as possible.
-        session_timeout: seconds after which a session is closed, which fails it. None: scenarios end by themselves.
-        connect: connects a client; default: by `connect()`. For a Pipecat runner
+        scenario: Function of the connected client. It may call any method, and may reconnect. An exception fails only
+            its own session.
+        n: Number of sessions.
+        client: Function that makes a session's client, such as
+            `lambda: MeasuredClient(transport=WebSocketTransport(url), ...)`. It runs on the session's thread; a
+            transport, source or sink belongs to one client. Or, for scenarios without audio, the URL for
+            `MeasuredClient.for_url()`.
+        concurrency: Maximum number of sessions at a time. The others wait until one has ended.
+        spawn_rate: Maximum number of sessions that start in a second; `math.inf` starts them as fast as possible.
+        session_timeout: Seconds after which a session is closed and counts as failed; None for no limit.
+        connect: Function that connects a client; `connect()` by default. For a Pipecat runner, pass
             ``lambda client: client.start_bot_and_connect("http://localhost:7860/start")``.
-        on_row: called with each row as its session ends, on the thread of the session. If a session got no thread, or
-            does not end after it was closed, it is called on the calling thread. An exception is logged.
-        progress: True: show on stderr how far it is, by a bar on a terminal that has rich, else by a line each 5 s.
-            False: show nothing. None: show it only on a terminal.
+        on_row: Function called with each row as its session ends, on the session's thread. If a session got no thread,
+            or doesn't end after it was closed, the calling thread calls it. An exception is logged.
+        progress: True to show the progress on stderr: a bar on a terminal with rich, otherwise a line each 5 s. False
+            to show nothing. None to show it only on a terminal.
 
     Raises:
         KeyboardInterrupt: Ctrl-C. All sessions are ended; a second Ctrl-C ends the wait for them. Its argument is the
-            report so far, which Python shows if the exception is not caught.
-        ValueError: a number is out of range.
+            report so far, which Python shows if nothing catches the exception.
+        ValueError: A number is out of range.
     """
     function_taking("client").check(scenario=scenario, connect=connect)
     function_taking("row").or_none.check(on_row=on_row)
@@ -105,7 +105,7 @@ def run_many(
     try:
         for number in range(n):
             run.wait_until(lambda: run.active_count < concurrency)
-            due = max(due, monotonic())  # a late session delays the following ones, so the rate is never exceeded
+            due = max(due, monotonic())  # a late session delays later ones, so the rate is never exceeded
             run.wait_until(lambda: False, until=due)
             run.start(number)
             due += 1 / spawn_rate
@@ -122,14 +122,14 @@ def run_many(
 
 @attrs.define(eq=False)
 class _LoadSession:
-    """One of the sessions. Each field is written by one thread, the client by the session's own.
+    """One session. Each field is written by one thread; the session's own thread writes the client.
 
     Attributes:
-        began: monotonic seconds.
-        thread: None until the thread has started, and after the session was abandoned.
-        interrupted: outcome and error if the session is being ended by the calling thread; else None.
-        closed_at: when that began, in monotonic seconds.
-        closer: the thread that closes the client.
+        began: Start in monotonic seconds.
+        thread: Thread of the session; None until it has started, and after the session was abandoned.
+        interrupted: Outcome and error if the calling thread is ending the session, otherwise None.
+        closed_at: Start of the closing, in monotonic seconds.
+        closer: Thread that closes the client.
     """
 
     number: int
@@ -144,7 +144,7 @@ class _LoadSession:
 
 
 class _LoadRun:
-    """The sessions of one call of `run_many()`. The calling thread starts them, and ends those that take too long."""
+    """The sessions of one call of `run_many()`. The calling thread starts them, and ends overdue ones."""
 
     def __init__(
         self,
@@ -166,9 +166,10 @@ class _LoadRun:
         self.began = monotonic()
         self._date = datetime.fromtimestamp(wall_time(), timezone.utc)
         self._rate = rate
-        # Of the bot, as the first session that was connected knows them. Written by the threads of sessions.
+        # Details of the bot from the first connected session. Written by the threads of sessions.
         self._url, self._transport = "", ""
-        # By number, in the order in which they began. A session removes itself; each access is atomic under the GIL.
+        # Sessions by number, in the order of their starts. A session removes itself. Each access is atomic under the
+        # GIL.
         self._running: dict[int, _LoadSession] = {}
         self._rows: dict[int, Row] = {}
         self._secrets: set[str] = set()  # of all clients
@@ -177,11 +178,11 @@ class _LoadRun:
 
     @property
     def active_count(self) -> int:
-        """Return the number of current sessions."""
+        """The number of current sessions."""
         return len(self._running)
 
     def start(self, number: int) -> None:
-        """Start a session. If no thread can be started, the session has failed."""
+        """Start a session. If no thread can be started, the session fails."""
         session = _LoadSession(number, monotonic())
         self._running[number] = session
         try:
@@ -190,7 +191,7 @@ class _LoadRun:
             self._complete(session, "not connected", error, traceback.format_exc())
 
     def wait_until(self, ready: Callable[[], bool], until: float = math.inf) -> None:
-        """Wait until `ready()` or until a moment; meanwhile end the sessions whose limit has passed."""
+        """Wait until `ready()` or until a moment, and end overdue sessions while waiting."""
         while not ready() and monotonic() < until:
             moment = min(until, self._next_limit(), self.progress.due)
             self._notifier.wait_for(ready, Deadline(None if moment == math.inf else max(0.0, moment - monotonic())))
@@ -203,24 +204,24 @@ class _LoadRun:
                     join_thread(thread, Deadline(_END_TIMEOUT))
 
     def interrupt(self, error: str) -> None:
-        """End all sessions and wait for their threads, up to `_END_TIMEOUT`; Ctrl-C ends the wait.
+        """End all sessions and wait for their threads, up to `_END_TIMEOUT`. Ctrl-C ends the wait.
 
         Args:
-            error: the name of the exception that interrupted the run.
+            error: Name of the exception that interrupted the run.
         """
         try:
             for session in list(self._running.values()):
                 self._end(session, "interrupted", error)
-                if session.thread is None:  # the thread may not have started; if it starts, it ends immediately
+                if session.thread is None:  # a thread that starts later ends immediately
                     self._abandon(session)
             self.wait_until(lambda: not self._running)
         except KeyboardInterrupt:
             for session in list(self._running.values()):
-                self._end(session, "interrupted", error)  # the first loop may not have reached this one
+                self._end(session, "interrupted", error)  # in case the first loop did not reach this one
                 self._abandon(session)
 
     def report(self) -> Report:
-        """Return the report of the sessions that have ended."""
+        """Return the report of the ended sessions."""
         rows = self._rows.copy()
         return Report(
             rows=tuple(rows[number] for number in sorted(rows)),
@@ -261,7 +262,7 @@ class _LoadRun:
             try:
                 session.closer = start_thread("scenario-end", session.client.close)
             except NoThreadError:
-                with contextlib.suppress(NoThreadError):  # if close() gets no thread either, the session is abandoned
+                with contextlib.suppress(NoThreadError):  # if close() gets no thread, the session is abandoned
                     session.client.close()
 
     def _abandon(self, session: _LoadSession) -> None:
@@ -294,7 +295,7 @@ class _LoadRun:
         client.on_measurement = session.measurements.append
         session.client = client
         try:
-            if session.interrupted is None:  # else the session was ended before it had a client to close
+            if session.interrupted is None:  # otherwise the session was ended before it had a client to close
                 self._connect(client)
                 session.connected = True
                 self._scenario(client)

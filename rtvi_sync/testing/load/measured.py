@@ -1,4 +1,4 @@
-"""A client that measures how long its calls, and the bot's answers, take."""
+"""A client that measures the durations of its calls and of the bot's answers."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ class Measurement:
     """The duration of one call, answer or step.
 
     Attributes:
-        kind: "connect"; "request": a call that waits for the bot's answer to it; "answer": to what the user said;
-            "step": what the application measured by `MeasuredClient.measure()`.
+        kind: "connect"; "request": a call that waits for the bot's answer to it; "answer": the bot's answer to the
+            user; "step": a block that the application measured by `MeasuredClient.measure()`.
         name: "connect", "start_bot" or "start_bot_and_connect"; the type of the request; "first text", "first audio" or
-            "complete" of an answer; that of the step.
-        began: monotonic seconds.
-        seconds: its duration; if it failed, until the failure.
-        size: characters of JSON in the answer to a request, of a stream in all its messages; 0 for others.
-        error: how it failed, without a traceback; None: it succeeded.
+            "complete" for an answer; the name of the step.
+        began: Start in monotonic seconds.
+        seconds: Duration; until the failure if it failed.
+        size: Characters of JSON in the answer to a request, summed over a stream's messages; 0 for other kinds.
+        error: The error, without a traceback; None if it succeeded.
     """
 
     kind: Kind
@@ -76,19 +76,21 @@ class Measurement:
 
 
 class MeasuredClient(RTVIClient):
-    """An `RTVIClient` that measures how long calls and answers take. It is made and used as one.
+    """An `RTVIClient` that measures the durations of calls and answers. Create and use it like one.
 
-    Measured are `connect()`, `start_bot()`, the calls that wait for the bot's answer to them, and the bot's answers to
-    what the user says or types: the turns that the user began, reported when they are over. An answer is timed from the
-    moment when the text was sent, or when the last audible frame of the user's voice was sent: to the model's first
-    text, to the first audible sample, and to the end. Moments are those at which messages arrived, not those at which
-    the application received them. What the bot does not tell is not reported, nor the end of an answer that was
-    interrupted or is `assumed`. A question that fails is one failed answer, and nothing that comes later is reported of
-    it: one by `ask()` that raises, and all that are open when `listen()` or `wait_for_answer()` has waited in vain.
-    What `barge_in()` returns may be waited for again, so its time-outs are no failures. Turns keep no audio, unless the
-    option `max_turn_audio` is given.
-    An `action_stream()` takes as long as the application waits for its messages, without the time that the application
-    spends between them; it is reported when it has ended, or been closed.
+    It measures `connect()`, `start_bot()`, calls that wait for the bot's answer, and the bot's answers to the user's
+    speech and text. An answer belongs to a turn that the user started, and is reported when the turn ends. Its time
+    counts from the sending of the text, or of the last audible frame of speech: to the model's first text, to the first
+    audible sample, and to the end. Times are arrival times, not the times at which the application receives a message.
+    Moments that the bot doesn't report are left out, as is the end of an answer that was interrupted or is `assumed`.
+
+    A failed question counts as one failed answer, and later messages about it are ignored. That is a question whose
+    `ask()` raises, and every open question when `listen()` or `wait_for_answer()` times out. A timeout of `barge_in()`
+    is not a failure, because another call may wait for the same answer. Turns keep no audio unless `max_turn_audio` is
+    given.
+
+    An `action_stream()` counts the time in which the application waits for its messages, not the time between them. It
+    is reported when it ends or is closed.
     """
 
     @overload
@@ -99,23 +101,23 @@ class MeasuredClient(RTVIClient):
         given = (options,) if options is not None else ()
         super().__init__(*given, **keywords if given else {"max_turn_audio": 0, **keywords})
         self._on_measurement: Callable[[Measurement], object] | None = None
-        self.turns()  # so that latencies are measured by the audio from the beginning
-        # The last question that was sent; answers to earlier ones are not waited for.
+        self.turns()  # starts the turn tracker, so that latencies include the audio from the start
+        # The last sent question. Answers to earlier ones are not awaited.
         self._asked_at = 0.0
         self._outcomes = Outcomes()
-        # Turns whose end was handled: all up to a number, and some after it. What is notified of each.
+        # Turns with a handled end: all up to a number, and some after it. The notifier reports each.
         self._handled_until = 0
         self._handled: frozenset[int] = frozenset()
         self._notifier = Notifier()
-        self._end: Event | None = None  # of the last session that is over
+        self._end: Event | None = None  # the end of the last session
         signals.turn_ended.connect(self._on_turn_ended, sender=self)
         signals.disconnected.connect(self._on_disconnected, sender=self)
 
     @property
     def on_measurement(self) -> Callable[[Measurement], object] | None:
-        """Called with each `Measurement`, on the thread of the call, and for answers on that of the client's handlers.
+        """Function called with each `Measurement`; None for no calls. May be assigned at any time.
 
-        It must not block. May be assigned; None: nothing is called.
+        It runs on the thread of the call, or for answers on the thread of the client's handlers. It must not block.
         """
         return self._on_measurement
 
@@ -134,11 +136,11 @@ class MeasuredClient(RTVIClient):
         headers: Mapping[str, str] | None = None,
         **options: Unpack[KeywordOptions],
     ) -> MeasuredClient:
-        """Make a client as `RTVIClient.for_url()` does, without microphone and speaker and with 30 s to connect.
+        """Make a client like `RTVIClient.for_url()`, without microphone and speaker and with 30 s to connect.
 
         Args:
-            url, transport, token, headers: as `RTVIClient.for_url()` takes them.
-            options: as `RTVIClient` takes them; they override these defaults.
+            url, transport, token, headers: See `RTVIClient.for_url()`.
+            options: Options of `RTVIClient`, which override these defaults.
         """
         given: KeywordOptions = {"enable_mic": "mic" in options, "speaker": False}
         if "timeout" not in options:
@@ -160,7 +162,7 @@ class MeasuredClient(RTVIClient):
         settle: float = 0.0,
         sample_rate_hz: int | None = None,
     ) -> Turn:
-        """Ask as `RTVIClient.ask()` does. If it raises an `RTVIError`, a failed answer is reported."""
+        """Ask like `RTVIClient.ask()`. If it raises an `RTVIError`, report a failed answer."""
         called = monotonic()
         if not isinstance(question, str):
             self._outcomes.said(called)
@@ -176,7 +178,7 @@ class MeasuredClient(RTVIClient):
             raise
 
     def listen(self, timeout: float | None = 30.0, *, settle: float = 0.0) -> Turn:
-        """Wait as `RTVIClient.listen()` does. If no turn is over in time, this is reported as a failed answer."""
+        """Wait like `RTVIClient.listen()`. If no turn ends in time, report a failed answer."""
         called = monotonic()
         try:
             return super().listen(timeout, settle=settle)
@@ -185,21 +187,21 @@ class MeasuredClient(RTVIClient):
             raise
 
     def wait_for_answer(self, timeout: float | None = 30.0) -> Turn:
-        """Wait until the bot's answer to what the user said or typed is over, and return its turn.
+        """Wait for the end of the bot's answer to the user's speech or text, and return its turn.
 
-        Of several answers to speech, each call returns the next; typed text discards earlier answers. An answer that
-        was interrupted by a further question is passed over. What the bot says unasked is no answer.
+        If the user speaks several times, each call returns the next answer; typed text discards earlier answers. An
+        answer that a further question interrupted is skipped. The bot's unasked words are not an answer.
 
         Args:
-            timeout: seconds from now; None: no limit.
+            timeout: Limit in seconds; None for no limit.
 
         Raises:
-            RequestTimeoutError: it was not over in time; this is reported as a failed answer. `.turn` is what there was
-                of it.
-            BotError: the bot reported an error, and answered nothing.
-            DisconnectedError: the session ended first.
-            BotNotReadyError: there is no session.
-            WouldDeadlockError: called inside a handler of this client.
+            RequestTimeoutError: The answer did not end in time, which is reported as a failed answer. `.turn` has the
+                partial answer.
+            BotError: The bot reported an error and no answer.
+            DisconnectedError: The session ended first.
+            BotNotReadyError: There is no session.
+            WouldDeadlockError: Called from a handler of this client.
         """
         WAIT.or_none.check(timeout=timeout)
         self._check_may_wait("wait_for_answer()")
@@ -211,7 +213,7 @@ class MeasuredClient(RTVIClient):
                 raise self._given_up_after(timeout, called) from None
             if turn.initiator == "bot" or self._is_replaced(turn):
                 continue
-            self._notifier.wait_for(partial(self._is_handled, turn.number), deadline)  # it is measured then
+            self._notifier.wait_for(partial(self._is_handled, turn.number), deadline)  # so that it is measured, too
             if self._outcomes.was_given_up(turn.number):
                 continue
             if (error := failure_of(turn)) is not None:
@@ -219,7 +221,7 @@ class MeasuredClient(RTVIClient):
             if turn.status != "failed":
                 return turn
             session = self._life.session()
-            if session.is_ending:  # else it was a text that could not be sent
+            if session.is_ending:  # otherwise a text could not be sent
                 self._notifier.wait_for(partial(self._is_reported_with_the_end, turn), deadline)
                 raise session.close_info.as_error("the answer was complete")
 
@@ -230,7 +232,7 @@ class MeasuredClient(RTVIClient):
         return self._end is not None and self._end.received_at >= (turn.timings.ended or 0.0)
 
     def _is_replaced(self, turn: Turn) -> bool:
-        """Return whether the user has asked something else instead."""
+        """Return whether the user asked something else instead."""
         if (turn.timings.user_started or 0.0) < self._asked_at:
             return True
         return turn.interrupted and any(later.number > turn.number for later in self._open_questions())
@@ -239,7 +241,7 @@ class MeasuredClient(RTVIClient):
         return [turn for turn in self.turns() if turn.is_open and turn.initiator == "user"]
 
     def _awaited(self) -> list[Turn]:
-        """Return the open questions whose turns no call returns that has asked them itself."""
+        """Return the open questions that no `ask()` waits for."""
         ours = self._turns()
         return [
             turn
@@ -248,7 +250,7 @@ class MeasuredClient(RTVIClient):
         ]
 
     def _given_up_after(self, timeout: float | None, called: float) -> RequestTimeoutError:
-        """Report the answer that did not come in time, and return the error."""
+        """Report the late answer, and return the error."""
         awaited = self._awaited()
         turn = awaited[-1] if awaited else None
         stats = self.stats()
@@ -270,24 +272,25 @@ class MeasuredClient(RTVIClient):
     def _fail(
         self, turns: Sequence[TurnRecord], error: RTVIError, called: float, *, asked: Asked | None = None
     ) -> None:
-        """Report that questions have failed; without a turn, one that the bot has not heard.
+        """Report failed questions; without a turn, a question that the bot did not hear.
 
         Args:
-            turns, error: of the answers.
-            called: when the call that has failed began.
-            asked: how that call has asked; None: it waited for the answer to what was asked before.
+            turns: Turns of the questions.
+            error: The error.
+            called: Start of the failed call.
+            asked: The question of the failed call; None if it waited for the answer to an earlier question.
         """
         for turn in turns:
             self._report_answer(turn, error, called, asked=asked is not None)
         if not turns:
-            # The bot may still get what was said, or a text that was sent but just now.
+            # The bot may still receive the question, if it was spoken or has just been sent.
             may_come = asked != "typed" or isinstance(error, RequestTimeoutError)
-            if may_come and not self._turns().speaking:  # else it may be another thread's question
+            if may_come and not self._turns().speaking:  # otherwise it may be another thread's question
                 self._outcomes.not_heard(max((turn.number for turn in self.turns()), default=0))
             self._report("answer", "first text" if asked == "typed" else _missing_part(None), called, error=error)
 
     def send_message(self, message: RTVIMessage) -> None:
-        """Send a message of any type. One that asks for an answer starts the measurement of that answer."""
+        """Send a message of any type, and measure the answer if the message asks for one."""
         said = sent_text(message) if isinstance(message, RTVIMessage) else None
         if said is None or not said.runs:
             super().send_message(message)
@@ -322,7 +325,7 @@ class MeasuredClient(RTVIClient):
         seconds, size = 0.0, 0
         try:
             stream = super()._stream_from_server(message, timeout)
-            # Closing the stream early is not a failure: what came until then is reported.
+            # Closing the stream early is not a failure. The messages until then are reported.
             with contextlib.closing(stream), contextlib.suppress(GeneratorExit):
                 for received in stream:
                     seconds += monotonic() - asked
@@ -357,25 +360,26 @@ class MeasuredClient(RTVIClient):
         if self.on_measurement is not None:
             if seconds is None:
                 seconds = monotonic() - began
-            # A copy without traceback: a measurement that is kept must not keep the application's frames alive.
+            # A copy without a traceback, because a stored measurement must not keep the application's frames alive.
             kept = fresh_copy(error) if error is not None else None
             self.on_measurement(Measurement(kind=kind, name=name, began=began, seconds=seconds, size=size, error=kept))
 
     def _report_answer(
         self, turn: TurnRecord, error: BaseException | None = None, called: float = 0.0, *, asked: bool = False
     ) -> None:
-        """Report what there is of an answer, and how it failed, unless this question was reported already.
+        """Report the parts of an answer, and its failure, unless this question was already reported.
 
         Args:
-            turn, error: of the answer.
-            called: when the call that has failed began, if one has.
-            asked: that call has asked the question itself.
+            turn: Turn of the answer.
+            error: The error; None if it succeeded.
+            called: Start of the failed call, if a call failed.
+            asked: True if that call asked the question itself.
         """
         began = _asked_at(turn) or called
-        if asked:  # the bot may not have heard it: the moments of the turn are then those of an earlier question
+        if asked:  # if the bot did not hear it, the moments of the turn belong to an earlier question
             began = max(began, called)
         timings = turn.timings
-        # Of speech that is told late the audio is forgotten, so that a turn that is over lacks the end of the voice.
+        # If the bot reports speech late, its audio is already forgotten, so an ended turn lacks the end of the voice.
         is_late = not asked and timings.ended is not None and timings.user_stopped is None
         in_speech = turn.modality == "audio" and timings.user_stopped_reported is None
         given_up = isinstance(error, RequestTimeoutError)
@@ -415,8 +419,8 @@ class MeasuredClient(RTVIClient):
         self._notifier.notify_all()
 
     def _report_cut(self, turn: Turn) -> None:
-        """Report an answer that the end of the session has cut off, unless the application has ended it."""
-        # Of a text that could not be sent, the call that was to send it has reported the failure.
+        """Report an answer that the end of the session cut off, unless the application ended it."""
+        # If a text could not be sent, the sending call has already reported the failure.
         end = self._end
         if end is not None and turn.status == "failed" and turn.timings.ended == end.received_at:
             info: CloseInfo = end.data
@@ -426,19 +430,19 @@ class MeasuredClient(RTVIClient):
 
 
 def _is_by_application(error: RTVIError) -> bool:
-    """Return whether the application has ended the session itself, and messages that it left unsent are all it lost."""
+    """Return whether the application ended the session itself, and lost nothing but its unsent messages."""
     is_ours = isinstance(error, DisconnectedError) and error.initiator == "client"
     return is_ours and (error.__cause__ is None or isinstance(error.__cause__, DisconnectedError))
 
 
 def _asked_at(turn: TurnRecord) -> float | None:
-    """Return when the user's turn ended, as far as that is known."""
+    """Return when the user's turn ended; None if unknown."""
     timings = turn.timings
     return next((at for at in (timings.user_stopped, timings.user_stopped_reported, timings.user_started) if at), None)
 
 
 def _missing_part(turn: TurnRecord | None) -> str:
-    """Return the part of an answer that would have come next."""
+    """Return the next part that an answer lacks."""
     if turn is not None and (turn.bot_text or turn.timings.first_audio or turn.timings.bot_started_speaking):
         return "complete"
     return "first text" if turn is not None and turn.modality == "text" else "first audio"
@@ -454,7 +458,7 @@ def _name_of(request: RTVIMessage) -> str:
 def _size_of_answer(answer: Any) -> int:
     if answer.type == "server-response":
         return _size_of(answer.data.get("d") if isinstance(answer.data, Mapping) else None)
-    payload_of(answer)  # raises what the call will raise, so that a malformed answer counts as a failure
+    payload_of(answer)  # raises the error of the call, so that a malformed answer counts as a failure
     return _size_of(answer.data)
 
 

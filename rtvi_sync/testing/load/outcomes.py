@@ -1,4 +1,4 @@
-"""Which questions were reported already. Pure but for the clock."""
+"""A record of reported questions. Pure but for the clock."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ...concurrency.clock import monotonic
 
 @attrs.define(eq=False)
 class _Outcome:
-    """What was reported of one question.
+    """The report of one question.
 
     Attributes:
-        given_up: it was not answered in time.
-        at: when it was reported, in monotonic seconds.
-        in_speech: the user was still speaking, as far as the bot had told.
+        given_up: True if it was not answered in time.
+        at: Time of the report, in monotonic seconds.
+        in_speech: True if the user was still speaking, by the bot's reports.
     """
 
     given_up: bool
@@ -25,38 +25,38 @@ class _Outcome:
 
 
 class Outcomes:
-    """What was reported of the questions in the last turns. Methods may be called on any thread.
+    """The reports of the questions in the last turns. Any thread may call the methods.
 
-    A turn may hold several questions: speech that is repeated before the bot answers is the same turn.
+    A turn may hold several questions, because speech that is repeated before the bot answers belongs to the same turn.
     """
 
     def __init__(self) -> None:
-        # By the number of the turn, and by 0, 1, ... in it. What sets one, in a single step, reports it.
+        # By the number of the turn, and by 0, 1, ... within it. Setting one, in an atomic step, claims its report.
         self._of_turns: dict[int, dict[int, _Outcome]] = {}
-        # A question of which no turn was known was given up: a turn after this one, of what was said until this time.
+        # The last unheard question: it belongs to a turn after this number, with words spoken until this time.
         self._unheard = (0, 0.0)
         self._said_at = 0.0
 
     def said(self, at: float) -> None:
-        """Note that a question is about to be said."""
+        """Note that the user is about to ask a question."""
         self._said_at = at
 
     def not_heard(self, number: int) -> None:
-        """Note that what was said until now is given up; it is not in a turn, of which the last has this number."""
+        """Note that the words so far went unheard. They are in no turn; the last turn has this number."""
         self._unheard = number, monotonic()
 
     def was_given_up(self, number: int) -> bool:
-        """Return whether the last question in a turn was reported as one that was not answered in time."""
+        """Return whether the last question in a turn was reported as not answered in time."""
         return any(outcome.given_up for outcome in [*self._of_turns.get(number, {}).values()][-1:])
 
     def note(self, number: int, asked: float | None, *, given_up: bool, in_speech: bool = False) -> bool:
-        """Note that a question is about to be reported; return whether it should be: it was not yet.
+        """Note the report of a question; return whether to send it, which is False if it was already sent.
 
         Args:
-            number: of the turn.
-            asked: when it was asked, in monotonic seconds: another one of the turn after the last one was reported.
-                None: unknown, because the bot has told it late; not before the last `said()`.
-            given_up, in_speech: see `_Outcome`. Speech that goes on is no other question.
+            number: Number of the turn.
+            asked: Time of the question in monotonic seconds. A later time than the last report means another question
+                of the turn. None if unknown because the bot reported it late, but not before the last `said()`.
+            given_up, in_speech: See `_Outcome`. Continued speech is not another question.
         """
         outcomes = self._of_turns.setdefault(number, {})
         count = len(outcomes)
@@ -72,6 +72,6 @@ class Outcomes:
             return False
         for old in [each for each in [*self._of_turns] if each <= number - MAX_TURNS]:
             self._of_turns.pop(old, None)
-        if was_unheard and asked is None:  # what comes next may as well be another question
+        if was_unheard and asked is None:  # the next answer may belong to another question
             self._unheard = (0, 0.0)
         return not was_unheard

@@ -1,4 +1,4 @@
-"""The progress of sessions, or scenarios, on stderr: a bar on a terminal, elsewhere a line each 5 s."""
+"""The progress of sessions or scenarios on stderr: a bar on a terminal, otherwise a line each 5 s."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from ...concurrency.clock import monotonic
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-# Seconds from one picture of the bar, or one line, to the next.
+# Seconds between two updates of the bar, or two lines.
 _BAR_INTERVAL: Final = 0.1
 _LINE_INTERVAL: Final = 5.0
 _NOT_FAILED: Final = frozenset({"passed", "not_judged", "unsupported"})
 
 
 class LoadProgress:
-    """The progress of one load test, or of one suite of scenarios. Its methods are called on one thread.
+    """The progress of one load test, or one suite of scenarios. One thread calls its methods.
 
     Args:
-        total: the number of sessions.
-        shown: False: nothing is written. None: only on a terminal.
-        what: their plural, as it is shown.
+        total: Number of sessions.
+        shown: False to write nothing; None to write only on a terminal.
+        what: Plural noun to show for the sessions.
     """
 
     def __init__(self, total: int, *, shown: bool | None, what: str = "sessions") -> None:
@@ -36,15 +36,15 @@ class LoadProgress:
         self._bar = _bar() if is_shown and is_terminal else None
         self._is_bar_begun = False
         self._interval = _BAR_INTERVAL if self._bar is not None else _LINE_INTERVAL if is_shown else math.inf
-        #: When to call `show()`; infinite: never.
+        #: Time of the next `show()`; infinite for never.
         self.due: float = self._began + self._interval
 
     def show(self, outcomes: Sequence[str], running: int) -> None:
-        """Show how far the test is, if that is due.
+        """Show the progress, if an update is due.
 
         Args:
-            outcomes: of the sessions that have ended.
-            running: the number of sessions that have not.
+            outcomes: Outcomes of the ended sessions.
+            running: Number of running sessions.
         """
         now = monotonic()
         if now < self.due:
@@ -65,7 +65,7 @@ class LoadProgress:
         self._bar.refresh()
 
     def hide(self) -> None:
-        """Remove the bar until it is due again, because something else is written."""
+        """Remove the bar until its next update, to make room for other output."""
         if self._bar is not None and self._is_bar_begun:
             self._is_bar_begun = False
             self._bar.stop()
@@ -77,7 +77,7 @@ class LoadProgress:
 
 
 def _bar() -> Progress | None:
-    """Return a bar that is drawn when it is told; None: rich is not installed."""
+    """Return a bar that is drawn on demand; None without rich."""
     try:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn

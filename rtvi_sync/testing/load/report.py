@@ -1,4 +1,4 @@
-"""The report of many sessions: a row for each, percentiles over all, a table, JSON and CSV."""
+"""The report of a load test: a row for each session, percentiles over all, a table, JSON and CSV."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 Outcome: TypeAlias = Literal["passed", "not connected", "failed", "interrupted"]
 
 _HEADERS: Final = ("ms", "count", "failed", "p50", "p95", "p99", "longest")
-# The number of different errors that a table shows; the rows have all of them.
+# The number of different errors in a table; the rows have all errors.
 _MAX_SHOWN_ERRORS: Final = 10
-# The number of sessions that are named of each.
+# The number of sessions that a table names for each error.
 _MAX_NAMED: Final = 8
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(?= s\b)")
 
@@ -54,7 +54,7 @@ _LOSSES: Final = {
     "the bot's audio that the network lost or delayed": "concealed",
     "the bot's audio that this process did not play": "not_played",
 }
-# Seconds: less is one late frame, which every busy machine has.
+# Seconds. A shorter loss is one late frame, which every busy machine has.
 _LEAST: Final = 0.1
 
 _STREAM: Final = Rule("a text stream", lambda stream: has_method(stream, "write")).or_none
@@ -62,18 +62,17 @@ _STREAM: Final = Rule("a text stream", lambda stream: has_method(stream, "write"
 
 @attrs.frozen(kw_only=True)
 class RowAudio:
-    """What became of the audio of a session, in seconds, by the side on which it was lost.
+    """Audio of a session in seconds: sent, received, and lost on each side.
 
     Attributes:
-        sent: audio of the user that the system took from this process.
-        late: audio of the user that this process, or the source, did not have ready in time.
-        not_taken: audio of the user that was dropped because the server read too slowly: the bot, or the network. Over
-            WebRTC because this process was too busy.
-        received: audio of the bot.
-        concealed: audio of the bot that was lost on the network, or came too late (WebRTC).
-        not_played: audio of the bot that the sink of this process was too slow for.
-        max_delay: by how much a part of the user's audio was sent later than it was due, at most: how late the thread
-            of this process was that sends.
+        sent: User's audio that this process handed to the system.
+        late: User's audio that this process, or the source, did not deliver in time.
+        not_taken: User's audio that was dropped because the server (the bot or the network) read too slowly. Over
+            WebRTC, because this process was too busy.
+        received: Bot's audio that arrived.
+        concealed: Bot's audio that was lost on the network, or arrived too late (WebRTC).
+        not_played: Bot's audio that was dropped because the sink was too slow.
+        max_delay: Longest delay of a part of the user's audio: how late the sending thread was at most.
     """
 
     sent: float = 0.0
@@ -86,7 +85,7 @@ class RowAudio:
 
     @classmethod
     def of(cls, stats: ClientStats) -> RowAudio:
-        """Return what the counters of a client say."""
+        """Return the audio figures from a client's counters."""
         account = account_of(stats, stats)
         return cls(
             sent=account.sent,
@@ -100,11 +99,11 @@ class RowAudio:
 
 
 class LostSeconds(NamedTuple):
-    """How much audio of a session was lost, in seconds.
+    """Lost audio of a session, in seconds.
 
     Attributes:
-        sent: of the user, which the bot did not get, or got late.
-        received: of the bot, which was not played.
+        sent: User's audio that the bot did not get, or got late.
+        received: Bot's audio that was not played.
     """
 
     sent: float
@@ -116,16 +115,16 @@ class Row:
     """One session.
 
     Attributes:
-        number: in the order in which the sessions began, from 0.
+        number: Position in the order of the sessions' starts, from 0.
         outcome: "passed"; "not connected": there was no client or no session; "failed": the scenario raised, or did not
-            end in time; "interrupted" by Ctrl-C.
-        error: its error, with the type; None: it passed.
-        kind: the `kind` of that error, such as "not_heard" or "timeout"; None: it has none.
-        traceback: of the error.
-        began: seconds from the beginning of the run.
-        seconds: its duration, from before its client was made to after the client was closed.
-        measurements: in the order in which they were completed.
-        audio: what became of the audio of its last session.
+            end in time; "interrupted": Ctrl-C.
+        error: Error text with its type; None if the session passed.
+        kind: `kind` of the error, such as "not_heard" or "timeout"; None if it has none.
+        traceback: Traceback of the error.
+        began: Start, in seconds since the start of the run.
+        seconds: Duration, from before the creation of the client until after its close.
+        measurements: Measurements in the order of completion.
+        audio: Audio figures of the last session.
     """
 
     number: int
@@ -140,42 +139,42 @@ class Row:
 
     @property
     def not_heard(self) -> int:
-        """Return how many spoken questions the bot has not heard: it reported neither speech nor words of the user."""
+        """Number of spoken questions that the bot did not hear: it reported no speech or words of the user."""
         return sum(kind_of(done.error) == "not_heard" for done in self.measurements)
 
     @property
     def late_answers(self) -> int:
-        """Return how many answers were not complete in time, to questions that the bot had got."""
+        """Number of incomplete answers to questions that the bot received."""
         return sum(done.kind == "answer" and kind_of(done.error) == "timeout" for done in self.measurements)
 
     @property
     def is_unanswered(self) -> bool:
-        """Return whether nothing came in time of any answer to its questions, not even late."""
+        """True if no part of any answer arrived, not even late."""
         answers = [done for done in self.measurements if done.kind == "answer"]
         return bool(answers) and all(kind_of(done.error) == "timeout" and done.name != "complete" for done in answers)
 
     @property
     def lost_seconds(self) -> LostSeconds:
-        """Return how much audio was lost on each side; `audio` says where."""
+        """Lost audio on each side; `audio` has the causes."""
         audio = self.audio
         return LostSeconds(sent=audio.late + audio.not_taken, received=audio.concealed + audio.not_played)
 
     @property
     def durations(self) -> dict[str, float]:
-        """Return seconds by kind and name ("request get-order"); the median of several measurements."""
+        """Seconds by kind and name ("request get-order"); the median of several measurements."""
         return {name: median(seconds) for name, seconds in _by_name(self.measurements).items() if seconds}
 
 
 @attrs.frozen(kw_only=True)
 class Percentiles:
-    """The durations of one kind of measurement over all sessions, in seconds. Without a success they are None.
+    """The durations of one kind of measurement over all sessions, in seconds. None if all failed.
 
     Attributes:
-        kind, name: as in `Measurement`.
-        count: the number of measurements, including failures.
-        failed: the number of failures, which the percentiles leave out.
-        p50, p95, p99: the percentiles.
-        longest: the maximum.
+        kind, name: As in `Measurement`.
+        count: Number of measurements, including failures.
+        failed: Number of failures, which the percentiles leave out.
+        p50, p95, p99: Percentiles.
+        longest: Maximum.
     """
 
     kind: Kind
@@ -190,16 +189,16 @@ class Percentiles:
 
 @attrs.frozen(kw_only=True)
 class Report:
-    """The result of `run_many()`. `print(report)` shows a table; rich's `print()` shows it as a rich table.
+    """The result of `run_many()`. `print(report)` shows a table; rich's `print()` shows a rich table.
 
     Attributes:
-        rows: the sessions, in the order in which they began.
-        seconds: the duration of the run.
-        date: when it began, in UTC: "2026-11-28T09:00:00Z"; "": it is not known, as in the three below.
-        url: where the bot is, without what may be secret in it.
-        transport: the name of that by which the first session that was connected was.
-        rate: how many sessions were to begin in a second, at most.
-        secrets: what the clients know of keys and tokens. An error may quote it; the report has `***` in its place.
+        rows: Sessions, in the order of their starts.
+        seconds: Duration of the run.
+        date: Start in UTC: "2026-11-28T09:00:00Z"; "" if unknown, like the next three.
+        url: URL of the bot, without secret parts.
+        transport: Name of the first connected session's transport.
+        rate: Maximum number of sessions that could start in a second.
+        secrets: Keys and tokens of the clients, which an error may quote. The report shows `***` instead.
     """
 
     rows: tuple[Row, ...]
@@ -212,12 +211,12 @@ class Report:
 
     @property
     def failed(self) -> tuple[Row, ...]:
-        """Return the sessions that did not pass."""
+        """The sessions that did not pass."""
         return tuple(row for row in self.rows if row.outcome != "passed")
 
     @property
     def percentiles(self) -> tuple[Percentiles, ...]:
-        """Return the percentiles of each kind of measurement, in the order of their first occurrence."""
+        """The percentiles of each kind of measurement, in the order of first occurrence."""
         done = [measurement for row in self.rows for measurement in row.measurements]
         count = Counter((measurement.kind, measurement.name) for measurement in done)
         failed = Counter((measurement.kind, measurement.name) for measurement in done if measurement.error is not None)
@@ -306,19 +305,19 @@ class Report:
         return _written(text.getvalue(), path)
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Return a page with the report, one file of HTML, and write it to a file if `path` is given.
+        """Return an HTML page with the report, and write it to a file if `path` is given.
 
-        It shows the distribution of each measurement, the sessions in time, failures, lost audio, and all sessions.
+        It shows the distribution of each measurement, the sessions over time, failures, lost audio, and all sessions.
         """
         PATH.or_none.check(path=path)
         name = "" if path is None else os.path.basename(os.fspath(path))
         return _written(render("Load test", {"kind": "load", "name": name, "report": json.loads(self.to_json())}), path)
 
     def show(self, stream: TextIO | None = None) -> None:
-        """Write the report as a table: with rich on a terminal if it is installed, else plain.
+        """Write the report as a table: a rich table on a terminal with rich, otherwise plain text.
 
         Args:
-            stream: the text stream; None: stdout.
+            stream: Text stream; None for stdout.
         """
         _STREAM.check(stream=stream)
         stream = stream or sys.stdout
@@ -359,7 +358,7 @@ class Report:
         ]
 
     def _errors(self) -> list[str]:
-        """Return a line for each error, with the sessions that it ended. Errors that differ in seconds are one."""
+        """Return a line for each error, with its sessions. Errors that differ only in seconds share a line."""
         masked = self._redactor.text
         groups: defaultdict[tuple[str | None, str], list[Row]] = defaultdict(list)
         for row in self.rows:
@@ -374,7 +373,7 @@ class Report:
         return [*lines, f"and {more} other errors"] if more > 0 else lines
 
     def _sides(self) -> list[str]:
-        """Return a line for each side on which audio was lost, or a question or an answer."""
+        """Return a line for each side that lost audio, a question or an answer."""
         lines = []
         if silent := sum(row.is_unanswered for row in self.rows):
             lines.append(f"{_sessions(silent)} got no answer at all: the bot, or its process, may be overloaded")
@@ -405,13 +404,13 @@ class Report:
 
 
 def _in_common(rows: Sequence[Row]) -> str:
-    """Return the error of rows whose errors differ in seconds at most, with "…" for what differs."""
+    """Return the common text of errors that differ only in seconds, with "…" for the differing parts."""
     parts = zip(*(_DURATION.split(row.error or "") for row in rows), strict=True)
     return "".join(part[0] if len(set(part)) == 1 else "…" for part in parts)
 
 
 def _named(rows: Sequence[Row]) -> str:
-    """Return the numbers of the first sessions of a group, in words."""
+    """Return the numbers of a group's first sessions, in words."""
     numbers = [str(row.number) for row in rows[:_MAX_NAMED]] + ["…"] * (len(rows) > _MAX_NAMED)
     return f"(session{'s' if len(rows) > 1 else ''} {', '.join(numbers)})"
 
@@ -421,15 +420,15 @@ def _sessions(count: int) -> str:
 
 
 def kind_of(error: BaseException | None) -> str | None:
-    """Return the kind that an error of this package has; None: it has none."""
+    """Return the kind of an error of this package; None if it has none."""
     kind = getattr(error, "kind", None)
     return kind if isinstance(error, RTVIError) and isinstance(kind, str) else None
 
 
 def error_text(error: BaseException | None) -> str | None:
-    """Return class and text of an error as one line; None without an error.
+    """Return an error's class and text as one line; None without an error.
 
-    One without a text, such as that of a bare `assert`, has the line of the scenario that raised it.
+    An error without a text, such as a bare `assert`, gets the line of the scenario that raised it.
     """
     if error is None:
         return None
@@ -457,7 +456,7 @@ def _ms(seconds: float | None) -> str:
 
 
 def _written(text: str, path: str | os.PathLike[str] | None) -> str:
-    """Return the text, which is written to a file if there is a path: as a whole, or not at all if the disk is full."""
+    """Return the text, and write it to a file if a path is given. If the disk is full, no part is written."""
     if path is not None:
         write_file(path, text.encode())
     return text

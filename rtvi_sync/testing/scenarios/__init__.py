@@ -1,4 +1,4 @@
-"""Pipecat's eval scenarios: files of conversations, and what the bot must do in them.
+"""Pipecat's eval scenarios: files with conversations and the bot's expected behaviour.
 
     for scenario in scenarios.load("calls.yaml"):
         result = scenario.run("ws://localhost:7860/ws", transport="eval")
@@ -22,7 +22,7 @@ if typing.TYPE_CHECKING:
         ScenarioResult,
         ScenarioTurnResult,
     )
-    from rtvi_sync.testing.scenarios.run import run_scenario as run_scenario  # `Scenario.run()`, which is public
+    from rtvi_sync.testing.scenarios.run import run_scenario as run_scenario  # for `Scenario.run()`
 
 __all__ = [
     "ChatJudge",
@@ -36,7 +36,7 @@ __all__ = [
     "load",
 ]
 
-# Each name is imported on first use: only reading needs PyYAML.
+# Each name is imported on first use, because only reading needs PyYAML.
 _MODULE_OF = {
     "ChatJudge": "rtvi_sync.testing.scenarios.judging",
     "Scenario": "rtvi_sync.testing.scenarios.model",

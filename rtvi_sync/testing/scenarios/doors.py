@@ -1,4 +1,4 @@
-"""What a bot's door can tell of what scenarios name, and can do for them. Pure."""
+"""Which scenario events each way to a bot (its door) reports, and which user actions it carries. Pure."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from rtvi_sync.protocol.eval_messages import ReportLevel
 from rtvi_sync.protocol.record import Record
 from rtvi_sync.testing.scenarios.model import CALL_EVENTS, EventName, Expectation, Scenario, ScenarioTurn
 
-#: How much a door tells of an event: nothing, or only if the bot sends it unasked.
+#: A door's gap for an event: it never reports the event, or only if the bot sends it unasked.
 Gap: TypeAlias = Literal["never", "perhaps"]
 
 _VAD: Final = frozenset({"vad_user_started_speaking", "vad_user_stopped_speaking"})
-#: What is heard in a call by telephone.
+#: The audible events of a telephone call.
 _AUDIBLE: Final = frozenset(
     {
         "user_started_speaking",
@@ -34,12 +34,12 @@ class Door(Record):
     """The way by which a bot is reached.
 
     Attributes:
-        name: of the transport.
-        is_eval: whether it is the eval route.
-        carries_messages: False: by telephone.
-        shows_images: the eval route reports the images of the bot in this session.
-        hears: what the bot says can be transcribed.
-        tells_calls: False: the bot is older than the messages that tell of a call.
+        name: Name of the transport.
+        is_eval: True for the eval route.
+        carries_messages: False for a telephone call.
+        shows_images: True if the eval route reports the bot's images in this session.
+        hears: True if the bot's speech can be transcribed.
+        tells_calls: False for a bot that is older than the messages about calls.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Door(Record):
     tells_calls: bool = True
 
     def obstacle(self, scenario: Scenario, *, has_tts: bool, has_next_line: bool) -> str | None:
-        """Return why a scenario cannot be run through this door, and what would do it; None: it can."""
+        """Return why this door cannot run a scenario, with a remedy; None if it can."""
         if scenario.context and not self.is_eval:
             return f"'context' replaces the context of the bot's model, which only the eval route can: {_EVAL}"
         if scenario.simulation is not None and not has_next_line:
@@ -65,7 +65,7 @@ class Door(Record):
         return None
 
     def gap(self, event: EventName) -> tuple[Gap, str] | None:
-        """Return what the door lacks for an event, and what would tell it; None: nothing."""
+        """Return the door's gap for an event, and how to close it; None if there is no gap."""
         if event == "response" and not self.hears:
             return "never", "it is what the bot is heard to say: pass a function that transcribes (--transcribe M:F)"
         if not self.carries_messages:
@@ -108,10 +108,10 @@ def wants_vad(scenario: Scenario) -> bool:
 
 
 def level_for(scenario: Scenario) -> ReportLevel | None:
-    """Return the least level at which the bot has to report calls; None: that which it has."""
+    """Return the lowest level at which the bot must report calls; None to keep the bot's level."""
     if scenario.simulation is not None:
         return "full"
-    # Of a bot that does not tell of its calls at all, none would be missed.
+    # A bot that reports no calls at all would not miss any.
     level: ReportLevel | None = "none" if wants(scenario, *CALL_EVENTS) else None
     for expectation in expectations(scenario):
         if expectation.event not in CALL_EVENTS:

@@ -1,7 +1,7 @@
-"""Scenario files, read strictly: every key, word and value is checked, and an error names its place.
+"""Reads scenario files strictly: every key, word and value is checked, and an error names its place.
 
-The format is that of Pipecat's `pipecat eval`, whose own reader ignores what it does not know: a misspelt key would be
-a check that is never made.
+The format is the one of Pipecat's `pipecat eval`. Pipecat's own reader ignores unknown keys, so a misspelt key would be
+a check that never runs.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from rtvi_sync.testing.scenarios.nodes import TOO_MANY, Budget, Node, read
 
 T = TypeVar("T")
 
-#: Scenarios that are read together, and turns of one.
+#: Limits on the scenarios that are read together, and on the turns of a scenario.
 MAX_SCENARIOS: Final = 1_000
 MAX_TURNS: Final = 1_000
-#: Of a time in a file: 1 h.
+#: Limit on a time in a file: 1 h.
 MAX_MS: Final = 3_600_000
-#: Of the pauses in a turn: 10 min.
+#: Limit on the pauses in a turn: 10 min.
 MAX_PAUSES_MS: Final = 600_000
 
 _SUFFIXES: Final = (".yaml", ".yml")
@@ -100,7 +100,7 @@ _MARKER: Final = words(*get_args(MarkerKind))
 _MEASURE: Final = words(*get_args(Measure))
 _CHECK_FROM: Final = words("previous", "turn_start")
 
-# The rules of a service's options, by key; None: a mapping, which is not looked into.
+# The rules of a service's options, by key; None for a mapping of any content.
 _Rules = Mapping[str, "Rule | None"]
 _MODEL: Final[_Rules] = {
     "service": words("ollama", "openai", any_case=True),
@@ -134,25 +134,25 @@ _TRANSCRIPTION: Final[_Rules] = {
     "device": _TEXT,
     "compute_type": _TEXT,
 }
-# What Pipecat reads beside a factory, which itself takes any key.
+# Keys that Pipecat reads beside a factory. A factory itself takes any key.
 _BESIDE_FACTORY: Final = ("factory", "explainer", "explain_below", "allow_continue")
 
 
 def load(path: str | os.PathLike[str]) -> Sequence[Scenario]:
-    """Read a scenario file, or all of a folder.
+    """Read a scenario file, or all scenario files of a folder.
 
-    Blocks until the files are read, which have 1 MiB at most each, and 8 MiB together with all that they include.
-    Recordings and images are not read.
+    Blocks until the files are read: at most 1 MiB each, and 8 MiB together with their includes. Recordings and images
+    are not read.
 
     Args:
-        path: of a file; or of a folder, whose files ending in .yaml or .yml are read that have a `name`, in the order
-            of their names. Folders in it are not.
+        path: Path of a file or folder. Of a folder, all files that end in .yaml or .yml and have a `name` are read, in
+            the order of their file names. Subfolders are skipped.
 
     Returns:
         The scenarios in the order of the files; a file with `scenarios` has several.
 
     Raises:
-        ScenarioFileError: a file cannot be read, or something in one is wrong; it has all faults that were found.
+        ScenarioFileError: A file cannot be read, or has faults. The error lists all faults.
     """
     PATH.check(path=path)
     top = Path(path)
@@ -169,21 +169,21 @@ def load(path: str | os.PathLike[str]) -> Sequence[Scenario]:
 
 @attrs.define
 class _Reading:
-    """Files that are read together, and what is wrong with them."""
+    """Files that are read together, and their faults."""
 
     scenarios: list[Scenario] = attrs.field(factory=list)
     faults: list[ScenarioFileError] = attrs.field(factory=list)
     budget: Budget = attrs.field(factory=Budget)
-    names: dict[str, Place] = attrs.field(factory=dict)  # where each scenario has its full one
+    names: dict[str, Place] = attrs.field(factory=dict)  # the place of each scenario's full name
 
     @property
     def is_full(self) -> bool:
-        """Return whether no more faults are noted."""
+        """True if no more faults are noted."""
         return len(self.faults) >= MAX_FAULTS
 
     @contextlib.contextmanager
     def noting(self) -> Iterator[None]:
-        """Note a fault that the block raises, and go on behind it. The same fault is noted once."""
+        """Note a fault that the block raises, and continue after the block. Each fault is noted once."""
         try:
             yield
         except ScenarioFileError as fault:
@@ -191,7 +191,7 @@ class _Reading:
                 self.faults.append(fault.with_traceback(None))  # a traceback would keep all nodes alive
 
     def each(self, nodes: Sequence[Node], function: Callable[[Node], T]) -> tuple[T, ...]:
-        """Return what a function returns for each node; one with a fault is left out."""
+        """Return the results of a function for the nodes, without the nodes that have a fault."""
         found = []
         for node in nodes:
             if self.is_full:
@@ -215,11 +215,11 @@ class _Reading:
             self.faults.append(ScenarioFileError(folder, 0, 0, text))
 
     def file(self, path: Path, *, is_listed: bool = False) -> None:
-        """Read the scenarios of a file; of one that a folder lists, if it has a name."""
+        """Read the scenarios of a file. A file that a folder lists is skipped if it has no name."""
         before = len(self.faults)
         with self.noting():
             self._file(path, is_listed=is_listed)
-        # In the order of its lines; a fault of an included file is behind.
+        # In the order of the lines; faults of included files follow.
         self.faults[before:] = sorted(
             self.faults[before:], key=lambda fault: (fault.path != path, fault.line, fault.column)
         )
@@ -243,11 +243,11 @@ class _Reading:
         self.scenarios += self.each(entries, lambda entry: self._entry(path, name, defaults, entry))
 
     def _entry(self, path: Path, file_name: str, defaults: Mapping[str, tuple[Node, Node]], entry: Node) -> Scenario:
-        """Read one item of `scenarios`, whose defaults are the file's own keys."""
+        """Read one item of `scenarios`. The file's own keys are its defaults."""
         own = Keys.of(entry, "a scenario", _SCENARIO_KEYS)
         name = own.needed("name", _NAME)
         inherited = [node for key, (_, node) in defaults.items() if key not in own]
-        if not self.budget.takes(sum(node.size for node in inherited)):  # which are read again, as those of an alias
+        if not self.budget.takes(sum(node.size for node in inherited)):  # they are read again, like an alias
             raise entry.fault(TOO_MANY)
         keys = attrs.evolve(own, pairs={**defaults, **own.pairs})
         return _scenario(self, path, keys, own, name, f"{file_name}/{name}")
@@ -257,12 +257,12 @@ def _scenario(reading: _Reading, path: Path, keys: Keys, own: Keys, name: str, f
     """Read a scenario.
 
     Args:
-        reading: notes its faults.
-        path: of its file.
-        keys: with those of the file.
-        own: without them.
-        name: its own.
-        full_name: with the file's.
+        reading: Notes its faults.
+        path: Path of its file.
+        keys: Its keys, with the file's keys as defaults.
+        own: Its own keys.
+        name: Its own name.
+        full_name: Its name with the file's name.
     """
     if len(reading.names) >= MAX_SCENARIOS:
         raise own.node.fault(f"more than {MAX_SCENARIOS} scenarios")
@@ -301,7 +301,7 @@ def _scenario(reading: _Reading, path: Path, keys: Keys, own: Keys, name: str, f
 
 
 def _plain(node: Node, what: str) -> dict[str, Any]:
-    """Return a mapping that is not looked into."""
+    """Return a mapping of any content."""
     plain: dict[str, Any] = Keys.of(node, what, None).node.plain()
     return plain
 
@@ -330,7 +330,7 @@ def _judge(keys: Keys) -> JudgeSettings:
 
 
 def _options(keys: Keys, key: str, rules: _Rules) -> Options | None:
-    """Return the options of a service, or of the factory of one; None: there is no value."""
+    """Return the options of a service or its factory; None if there is no value."""
     node = keys.value_of(key)
     if node is None:
         return None
@@ -358,9 +358,9 @@ class _TurnReader:
     """The turns of a scenario.
 
     Attributes:
-        reading: notes their faults.
-        folder: which the paths of recordings and images are relative to.
-        user, judge: None: they have a fault, so nothing is checked by them.
+        reading: Notes their faults.
+        folder: Folder for relative paths of recordings and images.
+        user, judge: Settings of the scenario; None if they have a fault, so nothing is checked against them.
     """
 
     reading: _Reading
@@ -403,7 +403,7 @@ class _TurnReader:
         )
 
     def _said(self, node: Node) -> tuple[str, tuple[str | SpokenPause, ...]]:
-        """Return what the user says, and its parts if it has pauses."""
+        """Return the user's words, and their parts if they have pauses."""
         if not isinstance(node.value, list):
             check(node, "user", _SAID)
             return str(node.value), ()
@@ -418,7 +418,7 @@ class _TurnReader:
     def _check_recording(self, keys: Keys, user: str | None, parts: Sequence[object]) -> None:
         key = keys.pairs["audio"][0]
         if user is None:
-            raise key.fault("'audio' needs 'user', which is what the recording says")
+            raise key.fault("'audio' needs 'user', the words of the recording")
         if parts:
             raise key.fault("'audio' has its own pauses; let 'user' be text")
         self._check_spoken(key, "'audio'")
@@ -466,7 +466,7 @@ class _TurnReader:
 
 
 def _part(node: Node) -> str | SpokenPause:
-    """Return an item of `user`: a text, or a pause."""
+    """Return an item of `user`: a text or a pause."""
     if isinstance(node.value, dict):
         return SpokenPause(Keys.of(node, "a pause", ("pause_ms",)).needed("pause_ms", integer(1, MAX_PAUSES_MS)))
     check(node, "user", _SAID_PART)
@@ -482,7 +482,7 @@ def _send_after(node: Node) -> SendAfter:
 
 
 def _expected_calls(keys: Keys) -> tuple[ExpectedCall, ...]:
-    """Return the calls that are expected, by `calls` or by `name` and `args`."""
+    """Return the expected calls, from `calls`, or from `name` and `args`."""
     nodes = keys.items("calls")
     if nodes is None:
         return (ExpectedCall(keys.read("name", _TEXT), _args(keys)),)
@@ -562,7 +562,7 @@ def _metric(node: Node, names: dict[str, int]) -> SimulationMetric:
 
 
 def _exact_call(node: Node) -> ExpectedCall:
-    """Return a call of a metric, which has a name."""
+    """Return a call of a metric, which must have a name."""
     call = _expected_call(node)
     if call.name is None:
         raise node.fault("a call needs the key 'name'")

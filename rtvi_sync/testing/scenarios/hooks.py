@@ -1,4 +1,4 @@
-"""What a scenario needs beside the bot: functions that judge, speak, transcribe, and play the caller."""
+"""The functions that a scenario needs beside the bot: they judge, speak, transcribe, and play the caller."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ _VERDICTS: Final[Mapping[object, Literal["yes", "no", "continue"]]] = {True: "ye
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class Hooks(Record):
-    """What a scenario needs beside the bot. Any of them may be None.
+    """The functions that a scenario needs beside the bot. Any of them may be None.
 
     Attributes:
-        judge: ``judge(question, answer, criterion)`` returns whether the answer meets the criterion, or "continue",
-            alone or in a pair with its reason.
+        judge: ``judge(question, answer, criterion)`` returns whether the answer meets the criterion, or "continue";
+            also as a pair with the reason.
         tts: ``tts(text)`` returns speech: 16-bit mono PCM with its sample rate, or the bytes of an audio file.
-        transcribe: ``transcribe(pcm, sample_rate_hz)`` returns the words in what the bot has said in a turn.
-        next_line: ``next_line(turns)``, or ``next_line(turns, simulation)``, returns what a simulated caller says.
+        transcribe: ``transcribe(pcm, sample_rate_hz)`` returns the bot's words in a turn.
+        next_line: ``next_line(turns)``, or ``next_line(turns, simulation)``, returns the next line of a simulated
+            caller.
     """
 
     judge: Callable[..., Any] | None = attrs.field(
@@ -45,17 +46,17 @@ class Hooks(Record):
     next_line: Callable[..., Any] | None = attrs.field(default=None, validator=FUNCTION.or_none)
 
     def __attrs_post_init__(self) -> None:
-        """Check what `next_line` takes."""
+        """Check the parameters of `next_line`."""
         if self.next_line is not None and not takes(self.next_line, (), None):
             function_taking("turns").check(next_line=self.next_line)
 
 
 class HookError(Exception):
-    """What a hook has raised, or that what it has returned cannot be used.
+    """A hook raised, or returned an unusable value.
 
     Attributes:
-        hook: its name.
-        why: in one line.
+        hook: Name of the hook.
+        why: Reason in one line.
     """
 
     def __init__(self, hook: str, why: str) -> None:
@@ -65,10 +66,10 @@ class HookError(Exception):
 
 
 def call_hook(hook: str, function: Callable[..., T], *given: Any) -> T:
-    """Return what a function returns that calls a hook, and checks what that returns.
+    """Return the result of a function that calls a hook and checks its return value.
 
     Raises:
-        HookError: it has raised. `sys.exit()` is such an error, but on the main thread, where it may be a signal.
+        HookError: The function raised. `sys.exit()` counts, except on the main thread, where a signal may cause it.
     """
     try:
         return function(*given)
@@ -79,12 +80,12 @@ def call_hook(hook: str, function: Callable[..., T], *given: Any) -> T:
 
 
 def ask_judge(judge: Callable[..., Any], need: AskJudge, said: Sequence[tuple[str, str]]) -> Judged:
-    """Return the verdict of a judge, whatever that returns or raises.
+    """Return the verdict of a judge. An exception or an invalid value of the judge becomes an "error" verdict.
 
     Args:
-        judge: as in `Hooks`; a `ChatJudge` gets all that was said.
-        need: what it is asked.
-        said: who has said what before.
+        judge: Judge, as in `Hooks`; a `ChatJudge` gets the whole conversation.
+        need: Question for the judge.
+        said: Earlier lines, as pairs of speaker and text.
     """
     try:
         verdict, reason = call_hook("judge", _verdict, judge, need, said)
@@ -112,11 +113,11 @@ def _verdict(
 
 
 def speech_of(made: Any) -> tuple[bytes, int]:
-    """Return what a `tts` has returned as PCM and its sample rate.
+    """Return the result of a `tts` hook as PCM and its sample rate.
 
     Raises:
-        TypeError, ValueError: it is neither that nor an audio file, or is too long.
-        MissingExtraError: only soundfile can read the file, and that is not installed.
+        TypeError, ValueError: It is not PCM with a rate or an audio file, or it is too long.
+        MissingExtraError: Only soundfile can read the file, but it is not installed.
     """
     if isinstance(made, (bytes, bytearray, memoryview)):
         made = decode(bytes(made), "What tts returned")

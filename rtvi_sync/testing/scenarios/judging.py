@@ -27,13 +27,13 @@ from rtvi_sync.protocol.text import encodable, one_line, quoted
 from rtvi_sync.protocol.validation import MAPPING, NAME, SECONDS, STRING, URL, Rule, headers_fault, list_of
 
 Verdict: TypeAlias = bool | Literal["continue"]
-"""True: the criterion is met. False: it is not. "continue": what was said is not all of the answer."""
+"""True: the criterion is met. False: it is not. "continue": the answer is not complete yet."""
 
 _VERDICTS: Final[Mapping[object, Verdict]] = {"yes": True, "no": False, "continue": "continue"}
 _MAX_REQUEST_BYTES: Final = 1024 * 1024
-# Seconds before the second request to a server that has refused the first one: it is overloaded, or starts.
+# Seconds before the second request to a server that refused the first: it may be overloaded or starting.
 _PAUSE: Final = 1.0
-# How a call of a function is written where a reply is expected: its name, and its arguments as a JSON object.
+# The format of a function call in place of a reply: its name, and its arguments as a JSON object.
 _CALL: Final = re.compile(r"([\w.:-]+)\((\{.*\})\)", re.DOTALL)
 _FENCED: Final = re.compile(r"```\w*\s*(.*?)\s*```", re.DOTALL)
 
@@ -83,20 +83,20 @@ _LINES: Final = list_of(
 
 
 class ChatJudge:
-    """A judge by a language model, on any server with the interface of OpenAI's chat completions.
+    """A judge that asks a language model, on any server with the interface of OpenAI's chat completions.
 
-    Other threads may call it at the same time. Each request is made at temperature 0. One that gets no answer in time,
-    or the status 429 or 5xx, is repeated once.
+    Several threads may call it at the same time. Requests have temperature 0. A request without an answer in time, or
+    with the status 429 or 5xx, is sent once more.
 
     Args:
-        base_url: of the server, to which ``/chat/completions`` is added: ``http://localhost:11434/v1`` of Ollama.
-        model: its name.
-        api_key: sent as the bearer token. It is not in any error, log or `repr()`.
-        timeout: seconds for each request.
-        client: the application's `httpx.Client`, which may have headers, proxies and authorities of its own.
+        base_url: URL of the server, without ``/chat/completions``: ``http://localhost:11434/v1`` for Ollama.
+        model: Name of the model.
+        api_key: Bearer token. It appears in no error, log or `repr()`.
+        timeout: Limit in seconds for each request.
+        client: The application's `httpx.Client`, for its own headers, proxies and certificate authorities.
 
     Raises:
-        TypeError, ValueError: an argument cannot be used.
+        TypeError, ValueError: An argument is invalid.
     """
 
     def __init__(
@@ -126,9 +126,9 @@ class ChatJudge:
         """Judge an answer; see `judge()`.
 
         Args:
-            question: what the user has said; "" if the bot speaks unasked.
-            answer: what the bot has said. Of the form ``name({"argument": "value"})`` it counts as a call.
-            criterion: what the answer must be, or do.
+            question: Words of the user; "" if the bot speaks unasked.
+            answer: Words of the bot. Text of the form ``name({"argument": "value"})`` counts as a call.
+            criterion: Condition on the answer.
         """
         STRING.check(question=question, answer=answer)
         asked = [("user", question)] if question else []
@@ -144,22 +144,22 @@ class ChatJudge:
         reply: str = "",
         call: tuple[str, Mapping[str, Any]] | None = None,
     ) -> tuple[Verdict, str]:
-        """Judge a reply of the bot, or a call of a function; return the verdict and its reason.
+        """Judge a reply of the bot, or a function call; return the verdict and its reason.
 
         Args:
-            criterion: what it must be, or do.
-            conversation: who ("user" or "bot") has said what before it, oldest first.
-            reply: what the bot has said.
-            call: in its place, the name of the function that the bot has called, and its arguments.
+            criterion: Condition on the reply or call.
+            conversation: Earlier lines as pairs of speaker ("user" or "bot") and text, oldest first.
+            reply: Words of the bot.
+            call: Name and arguments of the function that the bot called, in place of a reply.
 
         Raises:
-            RequestTimeoutError: the server has not answered in time, twice.
-            RequestRejectedError: it has refused the request; `.status` is the HTTP status.
-            ProtocolError: it has answered, but not with a verdict.
-            MessageTooLargeError: the request would have more than 1 MiB.
-            InvalidTransportParamsError: the proxy of the environment cannot be used.
-            RTVIError: the server cannot be reached.
-            TypeError, ValueError: an argument cannot be used.
+            RequestTimeoutError: The server did not answer in time, twice.
+            RequestRejectedError: The server refused the request; `.status` is the HTTP status.
+            ProtocolError: The server's answer has no verdict.
+            MessageTooLargeError: The request would exceed 1 MiB.
+            InvalidTransportParamsError: The environment's proxy is invalid.
+            RTVIError: The server cannot be reached.
+            TypeError, ValueError: An argument is invalid.
         """
         NAME.check(criterion=criterion)
         STRING.check(reply=reply)
@@ -177,12 +177,12 @@ class ChatJudge:
         return self._verdict(self._ask(json.dumps(given, ensure_ascii=False)))
 
     def _ask(self, text: str) -> Any:
-        """Return the answer of the server to a text, a JSON document."""
+        """Return the server's answer to a text, a JSON document."""
         messages = [{"role": "system", "content": _TASK}, {"role": "user", "content": encodable(text)}]
         body = json.dumps({"model": self._model, "temperature": 0, "messages": messages}).encode()
         if len(body) > _MAX_REQUEST_BYTES:
             raise MessageTooLargeError(
-                f"What is to be judged has {len(body)} bytes as JSON, more than {_MAX_REQUEST_BYTES}. Judge less"
+                f"The request to the judge has {len(body)} bytes, more than {_MAX_REQUEST_BYTES}. Judge less text"
             )
         try:
             return self._post(body)
@@ -195,11 +195,11 @@ class ChatJudge:
                 return self._post(body)
             except RTVIError as error:
                 failure = error
-        # Raised here, where no other error is the context, because the text of that one may have the key.
+        # Raised here, without another error as context, because its text may contain the key.
         raise self._without_key(failure)
 
     def _post(self, body: bytes) -> Any:
-        from rtvi_sync.net.http import post_json  # with the first request, because it imports httpx
+        from rtvi_sync.net.http import post_json  # at the first request, because it imports httpx
 
         abort = AbortController(Deadline(self._timeout), lambda: RTVIError("The request was aborted"))
         abort.signal.is_supervised = False
@@ -215,7 +215,7 @@ class ChatJudge:
         return answer.document
 
     def _verdict(self, document: Any) -> tuple[Verdict, str]:
-        """Return what the model has answered."""
+        """Return the model's verdict."""
         where = printable(self._url)
         try:
             content = document["choices"][0]["message"]["content"]
@@ -249,13 +249,13 @@ class ChatJudge:
         if key is None:
             return text
         masked = text.replace(key, "***")
-        for length in range(len(key) - 1, 3, -1):  # of a long text that was cut within the key
+        for length in range(len(key) - 1, 3, -1):  # a long text may be cut within the key
             masked = masked.replace(f"{key[:length]}…", "***…")
         return masked
 
 
 def _object(text: str) -> dict[str, Any] | None:
-    """Return a JSON object; None: the text is none."""
+    """Return the JSON object in a text; None if there is none."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):

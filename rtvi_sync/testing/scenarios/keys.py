@@ -31,14 +31,14 @@ def words(*choices: str, any_case: bool = False) -> WordsRule:
 
 @attrs.frozen(eq=False, repr=False)
 class Keys:
-    """A mapping in a file. What is wrong with a key is raised as `ScenarioFileError`, with its place.
+    """A mapping in a file. A fault of a key is raised as `ScenarioFileError`, with its place.
 
     A key without a value is left out, unless it has a default.
 
     Attributes:
-        what: it is, for errors: "a turn".
-        node: its own.
-        pairs: the nodes of key and value, by the key.
+        what: Name of the mapping for errors: "a turn".
+        node: Node of the mapping.
+        pairs: Nodes of key and value, by key.
     """
 
     what: str
@@ -47,7 +47,7 @@ class Keys:
 
     @classmethod
     def of(cls, node: Node, what: str, known: Collection[str] | None) -> Keys:
-        """Return the keys of a node, which must be a mapping and have known keys only; None: any."""
+        """Return the keys of a node, which must be a mapping with known keys only; `known` of None allows any key."""
         if not isinstance(node.value, dict):
             raise node.fault(f"{what} must be a mapping, not {described(node.value)}")
         for name, (key, _) in node.value.items():
@@ -61,12 +61,12 @@ class Keys:
         return key in self.pairs
 
     def value_of(self, key: str) -> Node | None:
-        """Return the node of a key's value; None: there is no value."""
+        """Return the node of a key's value; None if there is no value."""
         node = self.pairs[key][1] if key in self.pairs else None
         return None if node is None or node.value is None else node
 
     def read(self, key: str, rule: Rule, default: Any = None) -> Any:
-        """Return the value of a key that may be left out."""
+        """Return the value of an optional key."""
         if key not in self.pairs:
             return default
         node = self.pairs[key][1]
@@ -75,23 +75,23 @@ class Keys:
         return node.value
 
     def needed(self, key: str, rule: Rule) -> Any:
-        """Return the value of a key that must be there."""
+        """Return the value of a required key."""
         check(self.node_needed(key), key, rule)
         return self.pairs[key][1].value
 
     def node_needed(self, key: str) -> Node:
-        """Return the node of the value of a key that must be there."""
+        """Return the node of a required key's value."""
         if key not in self.pairs:
             raise self.node.fault(f"{self.what} needs the key {key!r}")
         return self.pairs[key][1]
 
     def items(self, key: str) -> list[Node] | None:
-        """Return the items of a list; None: there is no value."""
+        """Return the items of a list; None if there is no value."""
         node = self.value_of(key)
         return None if node is None else items_of(node, key)
 
     def refuse(self, keys: Collection[str], why: str) -> None:
-        """Raise a fault if there is one of several keys, with or without a value."""
+        """Raise a fault if one of these keys is present, with or without a value."""
         for key in keys:
             if key in self.pairs:
                 raise self.pairs[key][0].fault(f"{key!r} {why}")
@@ -105,14 +105,14 @@ def items_of(node: Node, key: str) -> list[Node]:
 
 
 def check(node: Node, key: str, rule: Rule) -> None:
-    """Raise a fault if a value does not follow its rule."""
+    """Raise a fault if a value breaks its rule."""
     value = node.value
     if rule.has_type(value):
         if rule.has_value(value):
             return
         got = quoted(value)
     elif isinstance(value, str) or rule.has_type(""):
-        got = quoted(value) if isinstance(value, str) else described(value)  # what should be a text may be a secret
+        got = quoted(value) if isinstance(value, str) else described(value)  # a value of another type may be a secret
     else:
         got = described(value) if not isinstance(value, int | float) or isinstance(value, bool) else quoted(value)
     hint = ""

@@ -1,6 +1,6 @@
-"""What an expectation finds among the events of a session. Pure.
+"""Matches an expectation with the events of a session. Pure.
 
-Nothing here waits or asks. A matcher yields what it needs, an event or a verdict, and is resumed with it.
+This module never waits or asks a judge. A matcher yields its needs, an event or a verdict, and is resumed with them.
 """
 
 from __future__ import annotations
@@ -41,34 +41,34 @@ FailureKind: TypeAlias = Literal[
     "out_of_range",
     "function_calls",
 ]
-"""How an expectation has failed, as Pipecat's results name it."""
+"""The kind of an expectation's failure, named like in Pipecat's results."""
 
-#: Seconds for which the rest of a reply is awaited that the judge has refused, and the bot does not speak.
+#: Seconds of waiting for the rest of a reply that the judge refused, while the bot is silent.
 JUDGE_GRACE: Final = 2.0
-#: Seconds after a call without a name in which one with a name may follow, of a bot that withholds some.
+#: Seconds of waiting, after a call without a name, for one with a name, because the bot may withhold only some.
 WITHHELD_GRACE: Final = 2.0
 
-#: Events of which several may be one reply.
+#: Events that may divide one reply into several.
 REPLIES: Final = frozenset({"response", "llm_response", "tts_response"})
-# Characters of a text in a reason.
+# Length limit for a text in a reason, in characters.
 _SHOWN: Final = 300
 
-# -- what a matcher needs ---------------------------------------------------------------------------------------------
+# -- needs of a matcher -----------------------------------------------------------------------------------------------
 
 
 class AwaitEvent(NamedTuple):
-    """The need for more events: the matcher is resumed with the time, when one was fed or the moment has passed."""
+    """The need for more events. The matcher is resumed with the time, after a new event or at the given moment."""
 
     until: float
 
 
 class AskJudge(NamedTuple):
-    """The need for a verdict: the matcher is resumed with a `Judged`.
+    """The need for a verdict. The matcher is resumed with a `Judged`.
 
     Attributes:
-        criterion: what has to be true.
-        answer: what the bot has said; of a call ``name(json)``.
-        call: the name and the arguments, if it is about a call.
+        criterion: Condition to judge.
+        answer: Words of the bot; ``name(json)`` for a call.
+        call: Name and arguments of the call to judge; None for a reply.
     """
 
     criterion: str
@@ -80,9 +80,9 @@ class Judged(NamedTuple):
     """A verdict.
 
     Attributes:
-        verdict: "yes", "no", "continue"; "error": the judge has failed.
-        reason: why, "" if unknown.
-        at: when it was known, in monotonic seconds.
+        verdict: "yes", "no", "continue"; "error" if the judge failed.
+        reason: Reason, "" if unknown.
+        at: Time of the verdict, in monotonic seconds.
     """
 
     verdict: Literal["yes", "no", "continue", "error"]
@@ -92,14 +92,14 @@ class Judged(NamedTuple):
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class Match(Record):
-    """What has become of an expectation.
+    """The outcome of an expectation.
 
     Attributes:
-        verdict: "not_judged": all but its criterion holds, and there is no judge. "unsupported": the bot's door does
-            not tell.
-        kind, reason: why it has not passed; None and "" if it has.
-        matched: what it has matched, in short: a text, or names of functions; "" if the event has none.
-        ends_turn: whether the other expectations of the turn are not tried.
+        verdict: "not_judged": everything but the criterion holds, and there is no judge. "unsupported": the bot's door
+            doesn't report the event.
+        kind, reason: Cause of the failure; None and "" if it passed.
+        matched: Short form of the matched text or function names; "" if the event has none.
+        ends_turn: True if the turn's other expectations are skipped.
     """
 
     verdict: Verdict
@@ -114,18 +114,18 @@ _Found: TypeAlias = Generator[AwaitEvent | AskJudge, Any, "ScenarioEvent | Liter
 
 
 def failed(kind: FailureKind, reason: str, *, ends_turn: bool = False) -> Match:
-    """Return the failure of an expectation."""
+    """Return a failed outcome."""
     return Match(verdict="failed", kind=kind, reason=reason, ends_turn=ends_turn)
 
 
 class ExpectationMatcher:
-    """Answers expectations, one at a time, by the events of a stream.
+    """Resolves expectations, one at a time, by the events of a stream.
 
     Args:
-        stream: of the session.
-        default_ms: the limit of an expectation without `within_ms`.
-        has_judge: whether criteria are judged.
-        withholds_calls: a call without name or arguments does not make an expectation fail, because the bot could not
+        stream: Stream of the session.
+        default_ms: Limit in milliseconds of an expectation without `within_ms`.
+        has_judge: True if criteria are judged.
+        withholds_calls: True if a call without name or arguments doesn't fail an expectation, because the bot could not
             be asked for them.
     """
 
@@ -136,15 +136,15 @@ class ExpectationMatcher:
         self._default_ms = default_ms
         self._has_judge = has_judge
         self._withholds_calls = withholds_calls
-        # When the latest match was made: the rest of a reply that was matched is no new one.
+        # Time of the latest match: the rest of a matched reply is not a new reply.
         self._matched_at = -math.inf
 
     def match(self, expectation: Expectation, sent_at: float) -> Steps:
-        """Wait for what an expectation names.
+        """Wait for the event of an expectation.
 
         Args:
-            expectation: not `answer_now()`'s.
-            sent_at: the send of its turn, from which its limit counts, in monotonic seconds.
+            expectation: An expectation that `answer_now()` doesn't handle.
+            sent_at: Time of the turn's send, in monotonic seconds; the limit counts from it.
         """
         budget = expectation.within_ms or self._default_ms
         deadline = sent_at + budget / 1000
@@ -161,11 +161,11 @@ class ExpectationMatcher:
         return self._one(expectation, deadline, budget, since)
 
     def answer_now(self, expectation: Expectation, why: str) -> Steps:
-        """Answer an expectation of an event that the bot may not send through its door, by the events so far.
+        """Resolve an expectation by the events so far, for an event that the bot may not send through its door.
 
         Args:
-            expectation: not of an absent event.
-            why: no event of its type says nothing, in words.
+            expectation: Expectation of an event, not of its absence.
+            why: Reason why a missing event proves nothing.
         """
         found = self._stream.take_anywhere(lambda event: event.event == expectation.event)
         if found is None:
@@ -180,14 +180,14 @@ class ExpectationMatcher:
         fits: Callable[[ScenarioEvent], bool],
         patience: Callable[[], float] = lambda: math.inf,
     ) -> _Found:
-        """Return the next event of a type that fits, or why there is none.
+        """Return the next matching event of a type, or the reason for its absence.
 
         Args:
-            event: the type.
-            deadline: when to give up.
-            since: the position from which those that were passed over count; None: only those that wait.
-            fits: further conditions.
-            patience: when to give up earlier, by what was passed over.
+            event: Type of the event.
+            deadline: Time limit.
+            since: Position from which skipped events count; None to take only waiting events.
+            fits: Further condition.
+            patience: Function that returns an earlier time limit, given the skipped events.
         """
 
         def wanted(candidate: ScenarioEvent) -> bool:
@@ -233,7 +233,7 @@ class ExpectationMatcher:
         return Match(verdict="passed", matched=found.describe())
 
     def _added_up(self, expectation: Expectation, deadline: float, budget: int, since: int) -> Steps:
-        """Add up the events of a reply until they fit together."""
+        """Add up the events of a reply until they match together."""
         text = reason = ""
         found = yield from self._next(expectation.event, deadline, since, _any)
         while not isinstance(found, str):
@@ -257,7 +257,7 @@ class ExpectationMatcher:
     def _check_sum(
         self, text: str, last: ScenarioEvent, expectation: Expectation
     ) -> Generator[AskJudge, Judged, Match | Judged]:
-        """Return what the expectation has come to by the sum so far; a verdict if more may make it fit."""
+        """Return the outcome for the sum so far; a verdict if further events may complete it."""
         excluded = _excluded(text, expectation)
         if excluded is not None:
             return excluded
@@ -325,14 +325,14 @@ class ExpectationMatcher:
         return Match(verdict="passed", matched=names)
 
     def _call(self, event: EventName, call: ExpectedCall, deadline: float, since: int) -> _Found:
-        """Return the next event of a call, or why there is none."""
+        """Return the next event of a call, or the reason for its absence."""
 
         def fits(candidate: ScenarioEvent) -> bool:
             return is_call(candidate, call)
 
         def patience() -> float:
             withheld = (each.at for each in self._stream.passed_over(since) if _is_withheld(each, event, call))
-            return next(withheld, math.inf) + WITHHELD_GRACE  # another one may follow that is not
+            return next(withheld, math.inf) + WITHHELD_GRACE  # a later call may have its name
 
         if not self._withholds_calls:
             return (yield from self._next(event, deadline, since, fits))
@@ -350,7 +350,7 @@ class ExpectationMatcher:
         others = [each for each in self._stream.passed_over(since) if each.event == expectation.event]
         withheld = [each for each in others if self._withholds_calls and _is_withheld(each, expectation.event, call)]
         if withheld:
-            self._stream.give_back(withheld[0])  # what came while a better one was awaited is for others
+            self._stream.give_back(withheld[0])  # later events stay available for other expectations
             what = "names" if any(each.name is None for each in withheld) else "arguments"
             return Match(
                 verdict="unsupported",
@@ -370,18 +370,18 @@ class ExpectationMatcher:
 
 
 def has_part(text: str, part: str) -> bool:
-    """Return whether a text has a part, where any run of blanks is one."""
+    """Return whether a text contains a part. Any run of blanks counts as one."""
     return " ".join(part.split()) in " ".join(text.split())
 
 
 def is_call(event: ScenarioEvent, call: ExpectedCall) -> bool:
-    """Return whether an event is of an expected call."""
+    """Return whether an event is an expected call."""
     args = event.args or {}
     return call.name in (None, event.name) and all(args.get(name) == value for name, value in (call.args or {}).items())
 
 
 def _is_withheld(event: ScenarioEvent, kind: EventName, call: ExpectedCall) -> bool:
-    """Return whether an event may be of an expected call, but does not tell."""
+    """Return whether an event may be an expected call with withheld details."""
     return event.event == kind and (
         (call.name is not None and event.name is None)
         or (bool(call.args) and event.args is None and call.name in (None, event.name))
@@ -397,7 +397,7 @@ def _quoted(text: str) -> str:
 
 
 def signature(name: str, args: Mapping[str, Any]) -> str:
-    """Return a call as a judge is shown it: ``name(json)``."""
+    """Return a call in the judge's format: ``name(json)``."""
     return f"{name}({json.dumps(dict(args), ensure_ascii=False, default=str)})"
 
 
@@ -424,7 +424,7 @@ def _excluded(text: str, expectation: Expectation) -> Match | None:
 
 
 def _payload_failure(event: ScenarioEvent, expectation: Expectation) -> Match | None:
-    """Return how the event differs from what is expected of its type; None: not at all."""
+    """Return how the event's payload differs from the expectation; None if it matches."""
     part = expectation.text_contains
     if part is not None and not has_part(event.text, part):
         return failed("text_mismatch", f"{_quoted(event.text)} does not contain {_quoted(part)}")
@@ -441,7 +441,7 @@ def _payload_failure(event: ScenarioEvent, expectation: Expectation) -> Match | 
 
 
 def _marker_problem(event: ScenarioEvent, expectation: Expectation) -> str | None:
-    """Return what is wrong with the form of the text that has the marker; None: nothing."""
+    """Return the fault in the form of the text with the marker; None if there is none."""
     if (expectation.marker_first, expectation.markers, expectation.text_after) == (None, None, None):
         return None
     raw, shown = event.raw, _quoted(event.raw[:80])

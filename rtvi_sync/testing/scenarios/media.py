@@ -12,21 +12,21 @@ from rtvi_sync.media.sources import WavSource
 from rtvi_sync.protocol.text import one_line
 from rtvi_sync.testing.scenarios.model import Scenario
 
-#: Seconds of a recording, and of what is synthesized for a turn.
+#: Limit in seconds of a recording, and of a turn's synthesized speech.
 MAX_SPEECH: Final = 600
-#: Faults that an error lists.
+#: Number of faults that an error lists.
 MAX_FAULTS: Final = 100
 
 
 def read_recording(path: Path) -> WavSource:
-    """Return what a recording says.
+    """Return the source of a recording.
 
     Raises:
-        DeviceError: it cannot be read, or is too long.
+        DeviceError: The recording cannot be read, or is too long.
     """
     try:
         source = WavSource(path)
-    except OSError as error:  # no system has such a path
+    except OSError as error:  # a path that no system allows
         raise DeviceError(f"{one_line(str(path))} cannot be used: {error.strerror}", devices=("mic",)) from None
     if is_too_long(source.pcm, source.sample_rate_hz):
         raise DeviceError(f"the recording {path} is longer than {MAX_SPEECH} s", devices=("mic",))
@@ -34,18 +34,18 @@ def read_recording(path: Path) -> WavSource:
 
 
 def is_too_long(pcm: bytes, sample_rate_hz: int) -> bool:
-    """Return whether audio, 16-bit mono, is longer than what a user says in a turn."""
+    """Return whether audio, 16-bit mono, is longer than a turn of the user may be."""
     return len(pcm) > 2 * sample_rate_hz * MAX_SPEECH
 
 
 def check_media(scenarios: Iterable[Scenario]) -> None:
-    """Check that the recordings and images of scenarios are there, and that no recording is longer than 10 minutes.
+    """Check that the recordings and images of scenarios exist, and that no recording is longer than 10 minutes.
 
     Blocks until they are read.
 
     Raises:
-        ScenarioFileError: one cannot be used; it has all such.
-        MissingExtraError: a recording is no WAV file, and the extra `files` is not installed.
+        ScenarioFileError: Some are invalid. The error lists them all.
+        MissingExtraError: A recording is not a WAV file, and the extra `files` is not installed.
     """
     why: dict[Path, str] = {}
     faults: list[tuple[Path, int, int, str]] = []
@@ -62,7 +62,7 @@ def check_media(scenarios: Iterable[Scenario]) -> None:
 
 
 def _recording_fault(path: Path) -> str:
-    """Return what is wrong with a recording, or ""."""
+    """Return the fault of a recording, or ""."""
     try:
         read_recording(path)
     except DeviceError as error:
@@ -71,5 +71,5 @@ def _recording_fault(path: Path) -> str:
 
 
 def _image_fault(path: Path) -> str:
-    """Return what is wrong with an image, or ""."""
+    """Return the fault of an image, or ""."""
     return "" if os.path.isfile(path) else f"there is no image {one_line(str(path))}"

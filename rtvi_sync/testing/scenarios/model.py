@@ -1,7 +1,7 @@
-"""A scenario as `files` reads it from a file: who says what, and what the bot must do then. Pure.
+"""A scenario as `files` reads it: the user's words, and the bot's expected behaviour. Pure.
 
-Times have the unit of their key in the file, with which their name ends: `within_ms` is in milliseconds,
-`max_silence_s` in seconds. What the file leaves out has the format's default, or is None.
+Times have the unit of their key in the file, which is in their names: `within_ms` is in milliseconds, `max_silence_s`
+in seconds. An attribute without a key in the file has the format's default, or is None.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ Modality: TypeAlias = Literal["text", "audio"]
 MarkerKind: TypeAlias = Literal["complete", "short", "long", "incomplete"]
 Measure: TypeAlias = Literal["turns", "duration", "words", "latency", "function_calls"]
 Options: TypeAlias = Mapping[str, Any]
-"""The options of a service, as the file has them: texts, numbers, booleans, None, and lists and dicts of these."""
+"""The options of a service, as in the file: texts, numbers, booleans, None, and lists and dicts of these."""
 
-#: The events that tell of a call of a function.
+#: The events about function calls.
 CALL_EVENTS: Final[frozenset[EventName]] = frozenset({"function_call", "function_call_stopped"})
 
 
@@ -54,8 +54,8 @@ class Place(NamedTuple):
     """A place in a file.
 
     Attributes:
-        path: of the file, which may be an included one.
-        line, column: from 1 on; 0: the whole file.
+        path: Path of the file, which may be an included one.
+        line, column: Position, counted from 1; 0 for the whole file.
     """
 
     path: Path
@@ -72,11 +72,12 @@ _AT: Final = Place(Path())
 
 @attrs.frozen(eq=False, repr=False)
 class ExpectedCall(Record):
-    """A call of a function that the bot must make.
+    """A function call that the bot must make.
 
     Attributes:
-        name: of the function; None: any.
-        args: arguments that the call must have, among others; None: any. Empty: any, of a bot that reports them.
+        name: Name of the function; None for any.
+        args: Arguments that the call must have, perhaps among others; None for any. An empty mapping also accepts any,
+            but only from a bot that reports arguments.
     """
 
     name: str | None = None
@@ -85,22 +86,22 @@ class ExpectedCall(Record):
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class Expectation(Record):
-    """An event that must come in a turn, or must not.
+    """An event that must occur in a turn, or must not.
 
     Attributes:
-        event: its type. Where the bot's modality is text, "response" has become "llm_response"; so "response" is
-            the transcription of what the bot said.
-        within_ms: milliseconds from the turn's send (1 to 3,600,000); None: the limit of the run.
-        text_contains, text_excludes: a part of its text that must be there, or must not; not empty.
-        calls: the calls that must be made, in any order; one without a name and arguments if the file names none.
-            Empty for other events than calls, and for an absent one.
-        eval: a criterion for the judge.
-        marker, marker_first, markers, text_after: what an "llm_marker" must be: its meaning ("incomplete" is "short"
-            or "long"); whether the first marker comes before all text; how many there are; whether text follows the
+        event: Type of the event. "response" is a transcription of the bot's speech: if the bot's modality is text, it
+            is replaced by "llm_response".
+        within_ms: Milliseconds from the turn's send (1 to 3,600,000); None for the limit of the run.
+        text_contains, text_excludes: Non-empty part that its text must have, or must not have.
+        calls: Required calls in any order; one without a name and arguments if the file names none. Empty for other
+            events than calls, and for an absent one.
+        eval: Criterion for the judge.
+        marker, marker_first, markers, text_after: Conditions on an "llm_marker": its meaning ("incomplete" is "short"
+            or "long"); whether the first marker precedes all text; the number of markers; whether text follows the
             first.
-        absent: no event of this type may come.
-        check_from: "turn_start" if also events since the turn's start count that no other expectation has used.
-        at: where it begins.
+        absent: True if no event of this type may occur.
+        check_from: "turn_start" to include events since the turn's start that no other expectation has used.
+        at: Place in the file.
     """
 
     event: EventName
@@ -120,11 +121,11 @@ class Expectation(Record):
 
 @attrs.frozen(eq=False, repr=False)
 class SendAfter(Record):
-    """When a turn's input is sent.
+    """The time at which a turn's input is sent.
 
     Attributes:
-        event: after the latest such event of the whole run; None: after the input of the turn before.
-        delay_ms: milliseconds after that (0 to 3,600,000; more than 0 without an event).
+        event: Send after the latest such event of the whole run; None to send after the input of the turn before.
+        delay_ms: Additional milliseconds (0 to 3,600,000; more than 0 without an event).
     """
 
     event: EventName | None = None
@@ -133,24 +134,25 @@ class SendAfter(Record):
 
 @attrs.frozen(eq=False, repr=False)
 class SpokenPause(Record):
-    """Silence in what the user says, in milliseconds: 1 to 600,000, which all pauses of a turn have at most."""
+    """Silence in the user's speech, in milliseconds, from 1 to 600,000. The limit applies to all pauses of a turn."""
 
     pause_ms: int
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class ScenarioTurn(Record):
-    """What the user does, and what must follow. At most one of `user` and `dtmf` is set; without both it observes.
+    """The user's action, and the expectations that follow. At most one of `user` and `dtmf` is set; without both, the
+    turn only observes.
 
     Attributes:
-        user: what the user says; of a turn with pauses its texts, joined by a blank.
-        parts: texts and pauses in their order; empty if there is no pause. Spoken turns only.
-        audio: a recording of `user`, which is played instead. Spoken turns only.
-        dtmf: the keys that the user presses, of 0-9, * and #.
-        image: what the bot gets when it asks for the camera, until a later turn has another one.
-        send_after: None: as soon as the bot is silent.
-        expect: in their order.
-        at: where it begins.
+        user: Words of the user; in a turn with pauses, its texts joined by a blank.
+        parts: Texts and pauses in order; empty without pauses. Only in spoken turns.
+        audio: Recording of `user`, played instead of synthesized speech. Only in spoken turns.
+        dtmf: Keys that the user presses, of 0-9, * and #.
+        image: Image for the bot's requests to the camera, until a later turn sets another.
+        send_after: Time of the send; None to send as soon as the bot is silent.
+        expect: Expectations in order.
+        at: Place in the file.
     """
 
     user: str | None = None
@@ -168,9 +170,9 @@ class UserSettings(Record):
     """How the user's words reach the bot.
 
     Attributes:
-        modality: "audio": they are spoken.
-        speech: the voice: service or factory, voice, model, language, speed, sample_rate, api_key. None: not given,
-            which a script with recordings alone may do. Never shown, because it may have a secret.
+        modality: "audio" if they are spoken.
+        speech: Options of the voice: service or factory, voice, model, language, speed, sample_rate, api_key. None if
+            not given, which suits a script with recordings only. Never shown, because it may have a secret.
     """
 
     modality: Modality = "text"
@@ -179,13 +181,15 @@ class UserSettings(Record):
 
 @attrs.frozen(eq=False, repr=False)
 class JudgeSettings(Record):
-    """How the bot answers, and how that is judged.
+    """How the bot answers, and how the answers are judged.
 
     Attributes:
-        modality: "audio": the bot speaks, and "response" is the transcription of that. "text": it need not.
-        eval: the judge: service or factory, model, endpoint, extra, explainer, explain_below, allow_continue. Empty:
-            the default of Pipecat, Ollama.
-        transcription: service or factory, model, language, padding_secs. Never None if the modality is "audio".
+        modality: "audio" if the bot speaks, and "response" is a transcription of its speech; "text" if it may be
+            silent.
+        eval: Options of the judge: service or factory, model, endpoint, extra, explainer, explain_below,
+            allow_continue. Empty for Pipecat's default, Ollama.
+        transcription: Options: service or factory, model, language, padding_secs. Never None if the modality is
+            "audio".
 
     The options are never shown, because they may have a secret.
     """
@@ -197,16 +201,16 @@ class JudgeSettings(Record):
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class SimulationMetric(Record):
-    """What is judged or measured of a simulated conversation. Either `criterion` or `measure` is set.
+    """A judged or measured value of a simulated conversation. Either `criterion` or `measure` is set.
 
     Attributes:
-        name: in the results.
-        criterion: what the judge decides of each of the bot's turns.
-        min_score: the least share of them that must meet it, from 0 to 1; None: it is reported only.
-        measure: "turns" of the user, "duration" in seconds, "words" of the longest answer, seconds of "latency" of the
-            slowest one, or "function_calls".
-        min_value, max_value: the range, ends included; one of them at least, except for calls.
-        calls: exactly the calls that the bot must make; None except for "function_calls".
+        name: Name in the results.
+        criterion: Criterion that the judge applies to each of the bot's turns.
+        min_score: Lowest share of turns that must meet it, from 0 to 1; None to only report it.
+        measure: "turns" of the user, "duration" in seconds, "words" of the longest answer, "latency" of the slowest
+            answer in seconds, or "function_calls".
+        min_value, max_value: Range, ends included; at least one of them, except for calls.
+        calls: Exactly the calls that the bot must make; None except for "function_calls".
     """
 
     name: str
@@ -220,16 +224,16 @@ class SimulationMetric(Record):
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class Simulation(Record):
-    """The caller of a simulated conversation, whom a language model plays.
+    """The caller of a simulated conversation, played by a language model.
 
     Attributes:
-        persona, goal, success: who that is, what they want, and what the bot must have done at the end.
-        simulator: the model: service or factory, model, endpoint, extra. Empty: the default of Pipecat, Ollama. Never
-            shown, because it may have a secret.
-        metrics: with different names.
-        max_turns: of the user.
-        max_duration_s, max_silence_s: in seconds: of the conversation, and while nothing happens in it.
-        runs: how often it is run; each must pass.
+        persona, goal, success: Description of the caller, their goal, and the outcome that counts as success.
+        simulator: Options of the model: service or factory, model, endpoint, extra. Empty for Pipecat's default,
+            Ollama. Never shown, because it may have a secret.
+        metrics: Metrics with different names.
+        max_turns: Limit on the turns of the user.
+        max_duration_s, max_silence_s: Limits in seconds on the conversation, and on a time without any event.
+        runs: Number of runs; each must pass.
     """
 
     persona: str
@@ -245,19 +249,19 @@ class Simulation(Record):
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class Scenario(Record):
-    """One conversation with a bot, and what it must do: scripted, or simulated by a persona.
+    """One conversation with a bot and its expectations: scripted, or simulated by a persona.
 
     Attributes:
-        name: its own.
+        name: Its own name.
         full_name: "FILE/SCENARIO", by the names in the file; `name` if the file is one scenario.
-        path: of the file that was loaded.
-        turns: of a scripted one, which may be empty.
-        simulation: of a simulated one; None if it is scripted.
-        context: messages that replace the bot's context before the first turn; empty: it stays.
-        stop_on_failure: whether the first failed turn is the last.
-        user, judge: the sides of the conversation.
-        trigger_disconnect: deprecated by Pipecat.
-        at: where it begins.
+        path: Path of the loaded file.
+        turns: Turns of a scripted scenario; may be empty.
+        simulation: Simulation of a simulated scenario; None if it is scripted.
+        context: Messages that replace the bot's context before the first turn; empty to keep it.
+        stop_on_failure: True to stop after the first failed turn.
+        user, judge: Settings of the two sides.
+        trigger_disconnect: Deprecated by Pipecat.
+        at: Place in the file.
     """
 
     name: str
@@ -274,7 +278,7 @@ class Scenario(Record):
 
     @property
     def kind(self) -> Literal["script", "simulation"]:
-        """Return which of both it is, as Pipecat's results name it."""
+        """Kind of the scenario, named like in Pipecat's results."""
         return "script" if self.simulation is None else "simulation"
 
     def run(
@@ -292,38 +296,38 @@ class Scenario(Record):
         headers: Mapping[str, str] | None = None,
         record: str | os.PathLike[str] | None = None,
     ) -> ScenarioResult:
-        """Run the scenario against a bot, and return what has become of it. Blocks; not to be called in a handler.
+        """Run the scenario against a bot, and return the result. Blocks; must not be called in a handler.
 
-        That no bot is reached is a failure in the result, and so is what a function raises. Functions are called on
-        the calling thread.
+        If the bot cannot be reached, or a function raises, the result has a failure. Functions are called on the
+        calling thread.
 
         Args:
-            bot: the bot's URL, as `RTVIClient.for_url()` takes it; or a client that is connected, whose session stays
-                open. What that session was not begun for is "unsupported", and so are several runs, and a client that
-                was made with ``track_turns=False``.
-            transport: as of `RTVIClient.for_url()`: "eval" for all that the format has.
-            judge: ``judge(question, answer, criterion)`` returns whether what the bot has said meets the criterion:
-                True, False or "continue" (it has not said all), alone or in a pair with its reason. A call of a
-                function is the answer ``name(json)``. `ChatJudge` is one. None: criteria are "not_judged".
-            tts: ``tts(text)`` returns the speech of a user who speaks: 16-bit mono PCM with its sample rate, or the
-                bytes of a WAV file.
-            transcribe: ``transcribe(pcm, sample_rate_hz)`` returns the words in the bot's speech, 16-bit mono PCM; for
-                the event "response" of a bot that speaks.
+            bot: URL of the bot, as `RTVIClient.for_url()` takes it; or a connected client, whose session stays open.
+                With a client, features that its session was not started with are "unsupported", as are several runs,
+                and clients created with ``track_turns=False``.
+            transport: Transport, as in `RTVIClient.for_url()`. Only "eval" supports the whole format.
+            judge: ``judge(question, answer, criterion)`` returns whether the bot's answer meets the criterion: True,
+                False or "continue" (the answer is incomplete), also as a pair with the reason. For a function call, the
+                answer is ``name(json)``. A `ChatJudge` fits. None makes criteria "not_judged".
+            tts: ``tts(text)`` returns the speech of a speaking user: 16-bit mono PCM with its sample rate, or the bytes
+                of a WAV file.
+            transcribe: ``transcribe(pcm, sample_rate_hz)`` returns the words in the bot's speech, 16-bit mono PCM, for
+                the event "response" of a speaking bot.
             next_line: ``next_line(turns)``, or ``next_line(turns, simulation)``, plays a simulated caller, as in
                 `simulate()`.
-            timeout: seconds for an expectation without `within_ms`.
-            connect_timeout: seconds until the bot is ready.
-            token, headers: as of `RTVIClient.for_url()`.
-            record: path of a recording of the session, as of `RTVIClient.record()`, with the report page if the
-                scenario does not pass.
+            timeout: Limit in seconds for an expectation without `within_ms`.
+            connect_timeout: Limit in seconds until the bot is ready.
+            token, headers: See `RTVIClient.for_url()`.
+            record: Path of a recording of the session, as in `RTVIClient.record()`, with the report page if the
+                scenario doesn't pass.
 
         Raises:
-            TypeError, ValueError: an argument cannot be used.
-            BotNotReadyError: the client has no session with a ready bot.
-            InvalidTransportParamsError: the URL cannot be a bot's, or not by this transport.
-            MissingExtraError: the transport needs a library that is not installed.
+            TypeError, ValueError: An argument is invalid.
+            BotNotReadyError: The client has no session with a ready bot.
+            InvalidTransportParamsError: The URL cannot be a bot's, or not by this transport.
+            MissingExtraError: The transport needs a library that is not installed.
         """
-        from rtvi_sync.testing.scenarios import run_scenario  # which imports this module
+        from rtvi_sync.testing.scenarios import run_scenario  # here, because it imports this module
 
         options = {
             "transport": transport,

@@ -1,7 +1,7 @@
-"""The nodes of a YAML file, each with its place, read within limits: nothing in a file makes an object of Python.
+"""The nodes of a YAML file, each with its place, read within limits. No part of a file creates a Python object.
 
-YAML 1.1 as PyYAML's `SafeLoader` has it, with two changes: only plain decimals are numbers, so `012` and `0x1F` are
-text, and `!include PATH` stands for the content of another file.
+The format is YAML 1.1 like in PyYAML's `SafeLoader`, with two changes. Only plain decimals are numbers, so `012` and
+`0x1F` are text. `!include PATH` stands for the content of another file.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ except ModuleNotFoundError as _error:
         raise
     raise MissingExtraError("Reading scenario files", "scenarios") from _error
 
-#: Of a file, and of all files that are read together.
+#: Size limits of a file, and of all files that are read together.
 MAX_FILE_BYTES: Final = 1 << 20
 MAX_BYTES: Final = 8 << 20
-#: Of all files that are read together; what an alias stands for counts each time.
+#: Limit on the nodes of all files that are read together. Each alias counts its whole target.
 MAX_NODES: Final = 100_000
-#: Levels of lists and mappings, those of included files among them.
+#: Limit on the levels of lists and mappings, including levels of included files.
 MAX_DEPTH: Final = 50
-#: Files that include each other.
+#: Limit on the depth of includes.
 MAX_INCLUDES: Final = 16
-#: Characters of a number.
+#: Length limit of a number, in characters.
 MAX_DIGITS: Final = 100
 TOO_MANY: Final = f"more than {MAX_NODES} nodes, where each alias counts as what it stands for"
 
@@ -49,9 +49,9 @@ _NOT_YAML: Final = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000
 Value: TypeAlias = "str | int | float | bool | list[Node] | dict[str, tuple[Node, Node]] | None"
 
 
-# Events of libyaml where PyYAML has it: thirty times as fast, so that a hostile file is refused at once.
+# libyaml's events, if PyYAML has it: thirty times as fast, so that a hostile file is refused at once.
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """The parser of YAML, and what decides which plain scalars are text."""
+    """The YAML parser, and the rules for which plain scalars are text."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -63,13 +63,13 @@ _Loader.add_implicit_resolver(f"{_YAML}int", re.compile(r"^[-+]?(?:0|[1-9][0-9_]
 
 @attrs.frozen(eq=False)
 class _File:
-    """A file that is read.
+    """A file during reading.
 
     Attributes:
-        path: as it is shown.
-        folder: which the paths of its includes are relative to.
-        included: "" or where it is included, for errors.
-        opened: the real paths of the files that include each other, up to this one.
+        path: Path for errors.
+        folder: Folder for relative paths of its includes.
+        included: Place of the include, for errors; "" without one.
+        opened: Real paths of the including files, up to this one.
     """
 
     path: Path
@@ -80,13 +80,13 @@ class _File:
 
 @attrs.frozen(eq=False, repr=False)
 class Node:
-    """A value in a file, and where it is.
+    """A value in a file, and its place.
 
     Attributes:
-        value: a scalar; a list of nodes; or, of a mapping, the nodes of key and value by the text of the key.
-        line, column: from 1 on; 0: the whole file.
-        size: the number of nodes that it consists of.
-        height: the number of levels that it consists of.
+        value: A scalar, a list of nodes, or, for a mapping, the nodes of key and value by the text of the key.
+        line, column: Position, counted from 1; 0 for the whole file.
+        size: Number of its nodes.
+        height: Number of its levels.
     """
 
     value: Value
@@ -98,11 +98,11 @@ class Node:
 
     @property
     def place(self) -> Place:
-        """Return where it is."""
+        """Place in the file."""
         return Place(self.file.path, self.line, self.column)
 
     def fault(self, text: str) -> ScenarioFileError:
-        """Return the error that says what is wrong with this value, or key."""
+        """Return the error for a fault of this value or key."""
         return _fault(self.file, text, self.line, self.column)
 
     def plain(self) -> Any:
@@ -116,26 +116,26 @@ class Node:
 
 @attrs.define
 class Budget:
-    """What may still be read, by all files that are read together."""
+    """The remaining limits of all files that are read together."""
 
     bytes: int = MAX_BYTES
     nodes: int = MAX_NODES
 
     def takes(self, nodes: int) -> bool:
-        """Count nodes, and return whether they are not too many."""
+        """Count nodes, and return whether the limit still holds."""
         self.nodes -= nodes
         return self.nodes >= 0
 
 
 def read(path: Path, budget: Budget) -> Node:
-    """Return the root of a file, with what it includes.
+    """Return the root of a file, with its includes.
 
     Args:
-        path: of the file.
-        budget: what it may be.
+        path: Path of the file.
+        budget: Remaining limits.
 
     Raises:
-        ScenarioFileError: it cannot be read, is no YAML, or is too much.
+        ScenarioFileError: The file cannot be read, is not YAML, or exceeds a limit.
     """
     file = _File(path, path.parent, "", (_real(path),))
     content = _content(path, budget)
@@ -149,15 +149,15 @@ def _fault(file: _File, text: str, line: int = 0, column: int = 0) -> ScenarioFi
 
 
 def _real(path: Path) -> str:
-    """Return what tells a file from all others."""
+    """Return the unique path of a file."""
     try:
         return os.path.realpath(path)
-    except ValueError:  # no system has such a path
+    except ValueError:  # a path that no system allows
         return str(path)
 
 
 def _content(path: Path, budget: Budget) -> bytes | str:
-    """Return the content of a file, or why it cannot be read."""
+    """Return the content of a file, or the reason why it cannot be read."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would block, and a device may have no end
             return "cannot be read: it is not a file"
@@ -172,21 +172,21 @@ def _content(path: Path, budget: Budget) -> bytes | str:
 
 
 class _Composer:
-    """The nodes of one file, from the events of its parser."""
+    """Builds the nodes of one file from its parser's events."""
 
     def __init__(self, file: _File, data: bytes, budget: Budget) -> None:
         self._file = file
         self._budget = budget
-        self._anchors: dict[str, Node | None] = {}  # None: it is not complete
+        self._anchors: dict[str, Node | None] = {}  # None while incomplete
         self._parser = _Loader(self._decoded(data))
 
     def root(self, depth: int) -> Node:
         """Return the root of the only document."""
-        self._event()  # the stream begins
+        self._event()  # the start of the stream
         if isinstance(event := self._event(), yaml.StreamEndEvent):
             return self._counted(None, event)
         node = self._node(self._event(), depth)
-        self._event()  # the document ends
+        self._event()  # the end of the document
         if not isinstance(event := self._event(), yaml.StreamEndEvent):
             raise self._fault_at(event, "a second document; one file has one")
         return node
@@ -223,7 +223,7 @@ class _Composer:
         return _fault(self._file, text, mark.line + 1, mark.column + 1)
 
     def _counted(self, value: Value, event: Any, parts: Sequence[Node] = ()) -> Node:
-        """Return a new node, of which `parts` are counted already."""
+        """Return a new node; its `parts` are already counted."""
         if not self._budget.takes(1):
             raise self._fault_at(event, TOO_MANY)
         mark = event.start_mark
@@ -235,7 +235,7 @@ class _Composer:
     # -- nodes --
 
     def _node(self, event: Any, depth: int) -> Node:
-        """Return the node that begins with an event."""
+        """Return the node that starts with an event."""
         if depth > MAX_DEPTH:
             raise self._fault_at(event, f"more than {MAX_DEPTH} levels")
         if isinstance(event, yaml.AliasEvent):
@@ -259,12 +259,12 @@ class _Composer:
         return node
 
     def _named(self, event: Any, depth: int) -> Node:
-        """Return the node that an alias stands for."""
+        """Return the target of an alias."""
         if event.anchor not in self._anchors:
             raise self._fault_at(event, f"there is no anchor {quoted(event.anchor)} before this alias")
         node = self._anchors[event.anchor]
         if node is None:
-            raise self._fault_at(event, "an alias of what it is a part of")
+            raise self._fault_at(event, "an alias of a node that contains it")
         if depth + node.height - 1 > MAX_DEPTH:
             raise self._fault_at(event, f"more than {MAX_DEPTH} levels")
         if not self._budget.takes(node.size):
@@ -304,7 +304,7 @@ class _Composer:
         return self._counted({**(merged or {}), **pairs}, event, parts)
 
     def _merged(self, node: Node) -> dict[str, tuple[Node, Node]]:
-        """Return the pairs that a `<<` brings; those of an earlier mapping come first."""
+        """Return the pairs of a `<<`; earlier mappings have precedence."""
         pairs: dict[str, tuple[Node, Node]] = {}
         for each in node.value if isinstance(node.value, list) else [node]:
             if not isinstance(each.value, dict) or each.file is not self._file:  # Pipecat merges no included file
@@ -368,7 +368,7 @@ class _Composer:
 
 
 def _float(text: str) -> float:
-    """Return the value of a float of YAML 1.1, which may be sexagesimal."""
+    """Return the value of a YAML 1.1 float, which may be sexagesimal."""
     digits = text.replace("_", "").lower()
     if digits.lstrip("+-") in (".inf", ".nan"):
         return math.inf
@@ -380,7 +380,7 @@ def _float(text: str) -> float:
 
 
 def described(value: object) -> str:
-    """Return what a value is, in words of YAML, without the value, which may be secret."""
+    """Return the kind of a value in words of YAML, without the value, which may be secret."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""What has become of a scenario, as objects, and as text, JUnit and Pipecat's results. Pure."""
+"""The result of a scenario as objects, and as text, JUnit XML and Pipecat's results. Pure."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from rtvi_sync.testing.scenarios.matching import FailureKind, Verdict
 
 TurnVerdict: TypeAlias = Verdict | Literal["not_run"]
 
-#: Of several verdicts the first one that is among them counts.
+#: The first of these that occurs is the verdict of a whole.
 _ORDER: Final[tuple[Verdict, ...]] = ("failed", "unsupported", "not_judged", "passed")
-# Characters of what was said in a line of a report.
+# Length limit of a quoted text in a line of a report, in characters.
 _SHOWN: Final = 300
 _MARKS: Final[Mapping[str, str]] = {
     "passed": "PASS",
@@ -34,12 +34,12 @@ _MARKS: Final[Mapping[str, str]] = {
 
 @attrs.frozen(eq=False, repr=False)
 class ScenarioFailure(Record):
-    """A check that has failed.
+    """A failed check.
 
     Attributes:
-        turn_index, expectation_index: which, from 0 on; -1: of the run, and of the turn, as a whole.
-        event_name: of the expectation; "<connect>" and the like for others.
-        kind, reason: how and why.
+        turn_index, expectation_index: Position, counted from 0; -1 for the run, or the turn, as a whole.
+        event_name: Event of the expectation; otherwise a name such as "<connect>".
+        kind, reason: Kind and cause of the failure.
     """
 
     turn_index: int
@@ -49,7 +49,7 @@ class ScenarioFailure(Record):
     reason: str
 
     def __str__(self) -> str:
-        """Return it in one line."""
+        """Return the failure in one line."""
         where = f"turn {self.turn_index}" if self.turn_index >= 0 else "the session"
         which = f", expectation {self.expectation_index} ({self.event_name})" if self.expectation_index >= 0 else ""
         return f"{where}{which}: {one_line(self.reason)} [{self.kind}]"
@@ -57,15 +57,15 @@ class ScenarioFailure(Record):
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class ExpectationResult(Record):
-    """What has become of an expectation.
+    """The outcome of an expectation.
 
     Attributes:
-        index: in its turn, from 0 on.
-        event_name: what was expected.
-        verdict: "not_judged": all but its criterion holds, and there was no judge. "unsupported": the bot's door
-            does not tell.
-        kind, reason: why it has not passed; None and "" if it has.
-        matched: what it has matched, in short.
+        index: Position in its turn, counted from 0.
+        event_name: Expected event.
+        verdict: "not_judged": everything but the criterion holds, and there was no judge. "unsupported": the bot's door
+            doesn't report the event.
+        kind, reason: Cause of the failure; None and "" if it passed.
+        matched: Short form of the match.
     """
 
     index: int
@@ -78,15 +78,15 @@ class ExpectationResult(Record):
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class ScenarioTurnResult(Record):
-    """What has become of a turn.
+    """The outcome of a turn.
 
     Attributes:
-        index: from 0 on.
-        verdict: "not_run": an earlier one has ended the scenario.
-        expectations: those that were tried.
-        failure: why the turn itself has failed; None if it has not.
-        reason: why the door cannot do what the turn needs; "" if it can.
-        duration_ms: 0 if it was not run.
+        index: Position, counted from 0.
+        verdict: "not_run" if an earlier turn ended the scenario.
+        expectations: The checked expectations.
+        failure: Failure of the turn itself; None if there is none.
+        reason: Why the door cannot run the turn; "" if it can.
+        duration_ms: Duration in milliseconds; 0 if it did not run.
     """
 
     index: int
@@ -98,7 +98,7 @@ class ScenarioTurnResult(Record):
 
     @property
     def failures(self) -> list[ScenarioFailure]:
-        """Return its failures."""
+        """Failures of the turn."""
         own = [] if self.failure is None else [self.failure]
         return own + [
             ScenarioFailure(self.index, each.index, each.event_name, each.kind, each.reason)
@@ -109,14 +109,14 @@ class ScenarioTurnResult(Record):
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class MetricResult(Record):
-    """What has become of a metric of a simulated conversation.
+    """The outcome of a metric of a simulated conversation.
 
     Attributes:
-        name: of the metric; "success": of its goal.
-        verdict: of it.
-        value: what was measured, in its unit, or the share of the bot's turns that meet the criterion, from 0 to 1;
-            None if there was nothing.
-        kind, reason: why it has not passed.
+        name: Name of the metric; "success" for the goal.
+        verdict: Verdict of the metric.
+        value: Measured value in its unit, or the share of the bot's turns that meet the criterion, from 0 to 1; None if
+            there was none.
+        kind, reason: Cause of the failure.
     """
 
     name: str
@@ -128,21 +128,21 @@ class MetricResult(Record):
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class ScenarioResult(Record):
-    """What has become of a scenario. Its text is the report.
+    """The result of a scenario. Its text is the report.
 
     Attributes:
         name: "FILE/SCENARIO".
-        path: of the file.
+        path: Path of the file.
         kind: "script" or "simulation".
-        door: the transport by which the bot was reached; "" if none was.
-        turns: of a scripted one, all of them.
-        metrics: of a simulated one.
-        failure: why the run as a whole has failed, such as that no bot was reached; None if it has not.
-        reason: why the scenario could not be run at all; "" if it was.
-        attempt: which run of a simulated one, from 1 on.
-        duration_ms: of the run.
-        events: what the bot has done, oldest first, as in Pipecat's results.
-        conversation: who, "user" or "bot", has said what.
+        door: Transport by which the bot was reached; "" if none was.
+        turns: All turns of a scripted scenario.
+        metrics: Metrics of a simulated scenario.
+        failure: Failure of the run as a whole, such as an unreachable bot; None if there is none.
+        reason: Why the scenario could not run at all; "" if it did.
+        attempt: Number of the run of a simulated scenario, counted from 1.
+        duration_ms: Duration of the run in milliseconds.
+        events: Events of the bot, oldest first, as in Pipecat's results.
+        conversation: Lines as pairs of speaker ("user" or "bot") and text.
     """
 
     name: str
@@ -160,7 +160,7 @@ class ScenarioResult(Record):
 
     @property
     def verdict(self) -> Verdict:
-        """Return "failed" if anything has, else "unsupported" or "not_judged" if anything is, else "passed"."""
+        """The worst verdict: "failed", then "unsupported", then "not_judged", otherwise "passed"."""
         if self.failure is not None:
             return "failed"
         if self.reason:
@@ -169,7 +169,7 @@ class ScenarioResult(Record):
 
     @property
     def failures(self) -> list[ScenarioFailure]:
-        """Return all failures, in their order."""
+        """All failures in order."""
         own = [] if self.failure is None else [self.failure]
         measured = [
             ScenarioFailure(-1, -1, metric.name, metric.kind, metric.reason)
@@ -180,7 +180,7 @@ class ScenarioResult(Record):
 
     @property
     def skip_reason(self) -> str | None:
-        """Return why it is neither passed nor failed, in one line; None if it is one of both."""
+        """Why the verdict is "unsupported" or "not_judged", in one line; None for other verdicts."""
         if self.verdict not in ("unsupported", "not_judged"):
             return None
         reasons = [self.reason, *(turn.reason for turn in self.turns)]
@@ -189,7 +189,7 @@ class ScenarioResult(Record):
         return f"{self.verdict.replace('_', ' ')}: {one_line(next(filter(None, reasons), ''))}"
 
     def record(self) -> dict[str, Any]:
-        """Return the result as a record of Pipecat's ``results.jsonl``, with `verdict` and `door` beside its keys."""
+        """Return the result as a record of Pipecat's ``results.jsonl``, with the extra keys `verdict` and `door`."""
         return {
             "bot": None,
             "name": self.name,
@@ -210,14 +210,14 @@ class ScenarioResult(Record):
         }
 
     def __str__(self) -> str:
-        """Return the report, of a scenario that has passed in one line."""
+        """Return the report. A passed scenario has one line."""
         return self.report()
 
     def report(self, *, verbose: bool = False) -> str:
         """Return the report.
 
         Args:
-            verbose: True: with each expectation, and what was said in a simulated conversation, also if all is met.
+            verbose: True to include each expectation, and the lines of a simulated conversation, even if all passed.
         """
         BOOL.check(verbose=verbose)
         seconds = f"{self.duration_ms / 1000:.1f} s"
@@ -240,7 +240,7 @@ class ScenarioResult(Record):
 
 
 def worst(verdicts: Iterable[str]) -> Verdict:
-    """Return the verdict of a whole by those of its parts."""
+    """Return the verdict of a whole from the verdicts of its parts."""
     found = set(verdicts)
     return next((verdict for verdict in _ORDER if verdict in found), "passed")
 
@@ -281,17 +281,17 @@ def _lines_of(turn: ScenarioTurnResult) -> list[str]:
 
 
 def json_lines(results: Iterable[ScenarioResult]) -> str:
-    """Return results as Pipecat's ``results.jsonl``: a record a line, in ASCII, whatever the bot has said."""
+    """Return results as Pipecat's ``results.jsonl``: a record for each line, always in ASCII."""
     records = (loads(json.dumps(result.record(), default=str)) for result in results)  # without NaN
     return "".join(f"{json.dumps(record)}\n" for record in records)
 
 
 def junit(results: Sequence[ScenarioResult], not_run: Sequence[str] = ()) -> str:
-    """Return results as JUnit's XML: what was not judged, or not supported, is skipped there.
+    """Return results as JUnit XML. Scenarios that were not judged or not supported count as skipped.
 
     Args:
-        results: what has become of scenarios.
-        not_run: the names of others, which were not run to their end; they are skipped, too.
+        results: Results of scenarios.
+        not_run: Names of scenarios that did not run to their end; they count as skipped, too.
     """
     verdicts = [result.verdict for result in results]
     suite = ElementTree.Element(
@@ -335,5 +335,5 @@ def _seconds(milliseconds: int) -> str:
 
 
 def _xml(text: str) -> str:
-    """Return text without characters that XML cannot have."""
+    """Return text without the characters that XML forbids."""
     return re.sub("[\ufffe\uffff]", " ", clean(text))

@@ -44,21 +44,21 @@ from rtvi_sync.transports.eval import EvalTransport
 _BOT: Final = Rule("a URL (a str) or an RTVIClient", lambda bot: isinstance(bot, (str, RTVIClient)), bool)
 
 
-# The version of RTVI from which on bots tell of calls as scenarios need it.
+# The first version of RTVI whose bots report calls in the way that scenarios need.
 _CALLS_SINCE: Final = (1, 2)
-#: Seconds for which a bot is waited for that does not listen yet.
+#: Seconds of waiting for a bot that doesn't listen yet.
 PATIENCE: Final = 5.0
 # Seconds between two attempts.
 _PAUSE: Final = 0.25
-# Of the files of a recording, which its path may have.
+# Suffixes of a recording's files, which its path may have.
 _SUFFIXES: Final = (".jsonl", ".wav")
-# Characters of a failure in a recording.
+# Length limit of a failure in a recording, in characters.
 _MAX_WHY: Final = 500
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class RunOptions(Record):
-    """How a scenario is run. See `Scenario.run()`."""
+    """The options of a run. See `Scenario.run()`."""
 
     transport: TransportName = "auto"
     timeout: float = attrs.field(default=60.0, validator=SECONDS)
@@ -69,18 +69,18 @@ class RunOptions(Record):
 
 
 class ScenarioRun:
-    """One run of a scenario. One thread runs it; `abort()` may be called on any.
+    """One run of a scenario. One thread runs it; any thread may call `abort()`.
 
     Args:
-        scenario: what is said and expected.
-        bot: the URL of the bot, or a client that is connected, whose session stays open.
-        hooks: what else is needed.
-        options: how it is run.
+        scenario: Scenario to run.
+        bot: URL of the bot, or a connected client, whose session stays open.
+        hooks: Functions of the application.
+        options: Options of the run.
 
     Raises:
-        TypeError, ValueError: an argument cannot be used.
-        InvalidTransportParamsError: the URL cannot be a bot's, or not by this transport.
-        MissingExtraError: the transport needs a library that is not installed.
+        TypeError, ValueError: An argument is invalid.
+        InvalidTransportParamsError: The URL cannot be a bot's, or not by this transport.
+        MissingExtraError: The transport needs a library that is not installed.
     """
 
     def __init__(self, scenario: Scenario, bot: str | RTVIClient, hooks: Hooks, options: RunOptions) -> None:
@@ -93,7 +93,7 @@ class ScenarioRun:
         if self._url is None and options.record is not None:
             raise ValueError("record is for a session of the run's own; call record() of the client, which has one")
         self._client: RTVIClient = bot if isinstance(bot, RTVIClient) else self._make_client(bot)
-        # Of the attempt that goes on.
+        # State of the current attempt.
         self._attempt = 1
         self._began = monotonic()
         self._door = ""
@@ -102,7 +102,7 @@ class ScenarioRun:
         self._is_aborted = False
 
     def abort(self) -> None:
-        """End the run soon, with the session if it is its own. Its result says nothing then."""
+        """End the run soon, with the session if it is the run's own. The result is then meaningless."""
         self._is_aborted = True
         if self._url is not None:
             self._client.close()
@@ -136,7 +136,7 @@ class ScenarioRun:
         return RTVIClient.for_url(url, transport=transport, headers=headers, **devices)
 
     def run(self) -> ScenarioResult:
-        """Run the scenario; a simulated one as often as it says, until it does not pass."""
+        """Run the scenario; repeat a simulated one for its number of runs, until one doesn't pass."""
         if self._url is None:
             self._client._life.session().check_ready()
             self._began = monotonic()
@@ -151,7 +151,7 @@ class ScenarioRun:
             self._client = self._make_client(self._url)
 
     def _run_once(self) -> ScenarioResult:
-        """Run the scenario in a session of its own."""
+        """Run the scenario in its own session."""
         self._began = monotonic()
         if self._options.transport != "auto" and (obstacle := self._obstacle()) is not None:
             return self._result(reason=obstacle)
@@ -175,7 +175,7 @@ class ScenarioRun:
     def _run_session(self) -> ScenarioResult:
         patience = Deadline(min(PATIENCE, self._options.connect_timeout))
         while True:
-            with self._listening() as events:  # which end with an attempt to connect that fails
+            with self._listening() as events:  # a failed attempt to connect ends the stream
                 try:
                     self._client.connect()
                 except (InvalidTransportParamsError, MissingExtraError):
@@ -194,7 +194,7 @@ class ScenarioRun:
         return self._client.events(*CLIENT_EVENTS)
 
     def _cancel_bot(self) -> None:
-        """End the bot, whatever it does when its client leaves."""
+        """End the bot, even if it would stay when its client leaves."""
         transport = self._client.transport
         if isinstance(transport, EvalTransport):
             with contextlib.suppress(RTVIError):
@@ -209,9 +209,9 @@ class ScenarioRun:
         )
 
     def _find_door(self, version: tuple[int, int] | None = None) -> Door:
-        """Return the door, to a bot of this version of RTVI; None: unknown."""
+        """Return the door to a bot of this RTVI version; None if unknown."""
         transport = self._client.transport
-        assert transport is not None, "a client for a URL has one, and one that is connected"
+        assert transport is not None, "a client for a URL, or a connected one, has a transport"
         is_eval = isinstance(transport, EvalTransport)
         self._door = transport.start_name if transport.start_name in TELEPHONY else transport.name
         return Door(
@@ -224,14 +224,14 @@ class ScenarioRun:
         )
 
     def _converse(self, events: EventStream[Any]) -> ScenarioResult:
-        """Run the scenario in a session that is there."""
+        """Run the scenario in an open session."""
         if (obstacle := self._obstacle()) is not None:
             return self._result(reason=obstacle)
         version = parse_version(self._client._life.session().engine.version)
         door, scenario = self._find_door(version), self._scenario
         transport = self._client.transport
         if isinstance(transport, EvalTransport):
-            with contextlib.suppress(DisconnectedError):  # the first turn tells that the session has ended
+            with contextlib.suppress(DisconnectedError):  # the first turn reports the end of the session
                 self._set_up(transport)
         if scenario.simulation is not None:
             talk = SimulatedConversation(self._client, scenario, door, self._hooks).run()
@@ -244,7 +244,7 @@ class ScenarioRun:
         return self._result(turns=turns)
 
     def _set_up(self, transport: EvalTransport) -> None:
-        """Tell the bot what the scenario needs of it."""
+        """Configure the bot for the scenario's needs."""
         level, has_vad = level_for(self._scenario), wants_vad(self._scenario)
         has_markers = wants(self._scenario, "llm_marker")
         if level is not None or has_vad or has_markers:
@@ -285,16 +285,16 @@ def run_scenario(
     """Run a scenario; see `Scenario.run()`.
 
     Args:
-        scenario: what is said and expected.
-        bot: the URL of the bot, or a client that is connected.
-        hooks: what `Hooks` takes.
-        options: what `RunOptions` takes.
+        scenario: Scenario to run.
+        bot: URL of the bot, or a connected client.
+        hooks: Arguments of `Hooks`.
+        options: Arguments of `RunOptions`.
     """
     return ScenarioRun(scenario, bot, Hooks(**hooks), RunOptions(**options)).run()
 
 
 def _is_refused(error: BaseException | None) -> bool:
-    """Return whether nothing listened where the bot was to be: it may be about to start."""
+    """Return whether the connection was refused, because the bot may still be starting."""
     while error is not None:
         if isinstance(error, ConnectionRefusedError):
             return True
@@ -303,7 +303,7 @@ def _is_refused(error: BaseException | None) -> bool:
 
 
 def _connect_failure(error: RTVIError) -> ScenarioFailure:
-    """Return the failure of a run that has not reached the bot."""
+    """Return the failure of a run that did not reach the bot."""
     kind: FailureKind = "connect_failed"
     if isinstance(error, ConnectionTimeoutError) and error.phase == "bot-ready":
         kind = "handshake_timeout"
@@ -318,7 +318,7 @@ def _milliseconds(since: float) -> int:
 
 
 def _seen_record(event: ScenarioEvent, began: float) -> dict[str, Any]:
-    """Return an event as Pipecat's results have it."""
+    """Return an event in the format of Pipecat's results."""
     more = {"text": event.text, "name": event.name, "args": event.args, "kind": event.marker}
     given = {key: value for key, value in more.items() if value not in ("", None)}
     return {"type": event.event, **given, "at": round(event.at - began, 3)}

@@ -1,4 +1,4 @@
-"""A script in a session: it says what the user says, and answers what is expected."""
+"""A script in a session: it sends the user's input and checks the expectations."""
 
 from __future__ import annotations
 
@@ -55,32 +55,32 @@ if TYPE_CHECKING:
     from rtvi_sync.conversation.ask import Question
     from rtvi_sync.media.tracks import TrackFrames
 
-#: Seconds that a send waits at most until the bot is silent, or until the event comes that it is to follow.
+#: Longest wait of a send in seconds, until the bot is silent, or until the event before it.
 QUIET_LIMIT: Final = 30.0
 SEND_AFTER_LIMIT: Final = 30.0
-# Seconds of sound before the report that the bot speaks which may be its voice, and that are kept in all.
+# Seconds of audio that may precede the report of the bot's speech, and the limit of stored audio.
 _LEAD: Final = 1.0
 _KEPT_SOUND: Final = 600.0
-#: Events of the bot that a result has.
+#: Events of the bot that a result contains.
 MAX_EVENTS: Final = 2_000
-# Pipecat has sent user-input since this version of the protocol.
+# The first protocol version in which Pipecat sends user-input.
 _USER_INPUT_SINCE: Final = (2, 2)
 
 
 class ScriptedConversation:
-    """The turns of a script, said and answered in a session. One thread uses it.
+    """The turns of a script in a session. One thread uses it.
 
     Args:
-        client: it is connected.
-        scenario: a scripted one.
-        events: `CLIENT_EVENTS` of the client, from before its session on if that is the run's own.
-        door: by which the bot is reached.
-        hooks: of the run.
-        timeout: seconds for an expectation without a limit of its own.
+        client: Connected client.
+        scenario: Scripted scenario.
+        events: `CLIENT_EVENTS` of the client, from before the start of the session if the run has its own.
+        door: Door to the bot.
+        hooks: Hooks of the run.
+        timeout: Limit in seconds for an expectation without its own.
 
     Attributes:
-        seen: what the bot has done.
-        said: who, "user" or "bot", has said what, before the turn that goes on.
+        seen: Events of the bot.
+        said: Lines before the current turn, as pairs of speaker ("user" or "bot") and text.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class ScriptedConversation:
         self.said: list[tuple[str, str]] = []
 
     def close(self) -> None:
-        """Let the microphone of the client speak again."""
+        """Unmute the client's microphone again."""
         if self._question is not None:
             self._question.close()
         if self._sound is not None:
@@ -129,7 +129,7 @@ class ScriptedConversation:
         return track.frames(buffer=_KEPT_SOUND) if isinstance(track, AudioTrack) else None
 
     def run(self) -> list[ScenarioTurnResult]:
-        """Run the turns, until one fails if that is to be the last."""
+        """Run the turns, until one fails if the scenario stops on failures."""
         turns = [ScenarioTurnResult(index=index) for index in range(len(self._scenario.turns))]
         for index, turn in enumerate(self._scenario.turns):
             began = monotonic()
@@ -140,7 +140,7 @@ class ScriptedConversation:
         return turns
 
     def _run_turn(self, turn: ScenarioTurn, index: int) -> ScenarioTurnResult:
-        """Say what the user says, and answer what is expected then."""
+        """Send the user's input, and check the expectations."""
         matches: list[Match] = []
         self._stream.begin_turn()
         try:
@@ -175,7 +175,7 @@ class ScriptedConversation:
     # -- before the send ----------------------------------------------------------------------------------------------
 
     def _await_moment(self, turn: ScenarioTurn, index: int) -> ScenarioFailure | None:
-        """Wait until the turn begins; return the failure if it never does."""
+        """Wait for the start of the turn; return the failure if it never starts."""
         self._drain()
         if turn.send_after is not None:
             return self._await_event(turn.send_after, index)
@@ -209,7 +209,7 @@ class ScriptedConversation:
         return None
 
     def _pass_time(self, until: float) -> None:
-        """Let the time pass until a moment, and take what comes meanwhile."""
+        """Wait until a moment, and handle events during the wait."""
         while self._take_one(until):
             if self._stream.has_ended:
                 Latch().wait(Deadline(max(0.0, until - monotonic())))
@@ -218,7 +218,7 @@ class ScriptedConversation:
     # -- the send -----------------------------------------------------------------------------------------------------
 
     def _send(self, turn: ScenarioTurn) -> None:
-        """Send what the user does in a turn."""
+        """Send the user's input of a turn."""
         transport = self._client.transport
         if turn.image is not None and isinstance(transport, EvalTransport):
             with contextlib.suppress(DisconnectedError):
@@ -233,20 +233,20 @@ class ScriptedConversation:
         self._finish_speech()
         self._drain()
         self._stream.drop()
-        began = monotonic()  # a bot may have answered before the send returns
+        began = monotonic()  # a bot may answer before the send returns
         try:
             if given is None:
                 self._client.send_dtmf(turn.dtmf or "")
             else:
                 self._utter(given)
         except (BotNotReadyError, DisconnectedError):
-            self._drain()  # the session has ended: the expectations tell
+            self._drain()  # the session has ended: the expectations report it
         self._note_replies()
         self.said.append(("user", said))
         self._stream.sent(began)
 
     def _finish_speech(self) -> None:
-        """Let what the user says be said to its end, and let the microphone speak again."""
+        """Finish the user's speech, and unmute the microphone again."""
         question = self._question
         if question is None:
             return
@@ -259,7 +259,7 @@ class ScriptedConversation:
         self._question = None
 
     def _utter(self, given: str | AudioSource) -> None:
-        """Type a text, or begin to say what a source has."""
+        """Type a text, or start speaking the audio of a source."""
         session = self._client._life.session()
         session.check_ready()
         speaks = self._speaks or not isinstance(given, str)
@@ -268,7 +268,7 @@ class ScriptedConversation:
         except UnsupportedFeatureError:
             if speaks:
                 raise
-            self._ask(given, True)  # an older bot, which knows no answer in text alone
+            self._ask(given, True)  # an older bot, which cannot answer in text only
 
     def _ask(self, given: str | AudioSource, speaks: bool) -> None:
         session = self._client._life.session()
@@ -276,7 +276,7 @@ class ScriptedConversation:
         self._question.ask(Deadline(QUIET_LIMIT))
 
     def _spoken(self, turn: ScenarioTurn) -> AudioSource:
-        """Return what the user says in a turn, as sound."""
+        """Return the user's words in a turn as audio."""
         if turn.audio is not None:
             return read_recording(turn.audio)
         parts: Sequence[str | SpokenPause] = turn.parts or (turn.user or "",)
@@ -293,13 +293,13 @@ class ScriptedConversation:
     def _synthesize(self, text: str) -> tuple[bytes, int]:
         """Return a text as speech."""
         tts = self._hooks.tts
-        assert tts is not None, "the door says that it is needed"
+        assert tts is not None, "the door requires it"
         return call_hook("tts", lambda: speech_of(tts(text)))
 
-    # -- what comes ---------------------------------------------------------------------------------------------------
+    # -- received events -----------------------------------------------------------------------------------------------
 
     def _meet(self, steps: Steps) -> Match:
-        """Give a matcher what it needs, until it knows."""
+        """Supply a matcher with its needs, until it has an outcome."""
         reply: object = None
         while True:
             try:
@@ -315,12 +315,12 @@ class ScriptedConversation:
                 self._drain()
 
     def _drain(self) -> None:
-        """Take what has come."""
+        """Handle all waiting events."""
         while not self._stream.has_ended and self._take_one(-math.inf):
             pass
 
     def _take_one(self, until: float) -> bool:
-        """Take the next event, or the end; return False if neither comes until a moment."""
+        """Handle the next event, or the end; return False if neither arrives in time."""
         if self._stream.has_ended:
             Latch().wait(Deadline(max(0.0, until - monotonic())))
             return False
@@ -350,7 +350,7 @@ class ScriptedConversation:
             self._replies.append(event.text.strip())
 
     def _transcribe(self, stopped: float) -> None:
-        """Take what the bot has said until a moment."""
+        """Transcribe the bot's speech until a moment."""
         began, self._speech_began = self._speech_began, None
         if began is None or self._sound is None:
             return
@@ -359,7 +359,7 @@ class ScriptedConversation:
             return
         rate = frames[-1].sample_rate_hz
         pcm = b"".join(frame.pcm for frame in frames if frame.sample_rate_hz == rate)
-        assert self._hooks.transcribe is not None, "the door hears"
+        assert self._hooks.transcribe is not None, "the door requires it"
         text = call_hook("transcribe", self._hooks.transcribe, pcm, rate)
         call_hook("transcribe", STRING.check_one, "what transcribe returns", text)
         heard = self._stream.hear(text, began, max(stopped, monotonic()))
@@ -374,7 +374,7 @@ class ScriptedConversation:
             self._replies = []
 
     def _judge(self, need: AskJudge) -> Judged:
-        assert self._hooks.judge is not None, "a matcher without one asks for nothing"
+        assert self._hooks.judge is not None, "a matcher without a judge asks for nothing"
         return ask_judge(self._hooks.judge, need, self.said)
 
 

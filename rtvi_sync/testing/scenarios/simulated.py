@@ -1,4 +1,4 @@
-"""A simulated conversation: a function plays the caller, and what was said is judged and measured."""
+"""A simulated conversation: a function plays the caller, and the conversation is judged and measured."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _GOAL: Final = (
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class SimulatedTalk(Record):
-    """A simulated conversation, and what has become of it.
+    """A simulated conversation and its outcome.
 
     Attributes:
-        metrics: its goal first.
-        lines: who, "user" or "bot", has said what.
-        failure: why it was not completed; None if it was.
-        reason: why it could not be held at all; "" if it was.
+        metrics: Outcomes of the metrics, the goal first.
+        lines: Lines as pairs of speaker ("user" or "bot") and text.
+        failure: Why it was not completed; None if it was.
+        reason: Why it could not run at all; "" if it did.
     """
 
     metrics: Sequence[MetricResult]
@@ -54,13 +54,13 @@ def _judge_error(name: str, judged: Judged) -> MetricResult:
 
 
 class SimulatedConversation:
-    """A conversation that a persona holds with a bot. One thread uses it.
+    """A conversation between a persona and a bot. One thread uses it.
 
     Args:
-        client: it is connected.
-        scenario: a simulated one.
-        door: by which the bot is reached.
-        hooks: of the run; it has `next_line`.
+        client: Connected client.
+        scenario: Simulated scenario.
+        door: Door to the bot.
+        hooks: Hooks of the run, with `next_line`.
     """
 
     def __init__(self, client: RTVIClient, scenario: Scenario, door: Door, hooks: Hooks) -> None:
@@ -86,14 +86,14 @@ class SimulatedConversation:
                 until=lambda _: monotonic() >= until,
                 timeout=self._simulation.max_silence_s,
             )
-        except RequestTimeoutError as error:  # the bot was silent for too long: what was said is judged
+        except RequestTimeoutError as error:  # the bot was silent for too long: the talk so far is judged
             last = error.turn
             turns = [*self._turns, *([last] if last is not None and last not in self._turns else [])]
             talk = Talk(turns=tuple(turns), ended_by="bot")
         except HookError as error:
             talk = Talk(turns=self._turns, ended_by="next_line")
             failure = ScenarioFailure(-1, -1, f"<{error.hook}>", "error", str(error))
-        except (TypeError, ValueError) as error:  # what the caller has returned cannot be said
+        except (TypeError, ValueError) as error:  # the caller returned an unusable line
             talk = Talk(turns=self._turns, ended_by="next_line")
             failure = ScenarioFailure(-1, -1, "<next_line>", "error", str(error))
         except UnsupportedFeatureError as error:
@@ -110,13 +110,13 @@ class SimulatedConversation:
     def _next_line(self, turns: tuple[Turn, ...]) -> Any:
         self._turns = turns
         next_line = self._hooks.next_line
-        assert next_line is not None, "the door says that it is needed"
+        assert next_line is not None, "the door requires it"
         given = (turns, self._simulation) if takes(next_line, turns, None) else (turns,)
         line = call_hook("next_line", next_line, *given)
         if not (isinstance(line, str) and line and self._user_speaks):
             return line
         tts = self._hooks.tts
-        assert tts is not None, "the door says that it is needed"
+        assert tts is not None, "the door requires it"
         return call_hook("tts", lambda: BytesSource(*speech_of(tts(line))))
 
     # -- judged -------------------------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ class SimulatedConversation:
         return MetricResult(name=_SUCCESS, verdict="failed", kind="judge_no", reason=reason)
 
     def _word_gap(self, name: str) -> MetricResult | None:
-        """Return what becomes of a metric of words where no words come; None: they do."""
+        """Return the outcome of a metric of words if the door brings no words; None if it does."""
         if self._door.carries_messages:
             return None
         why = f"a call by {self._door.name} brings no words: use the eval route (--transport eval)"
@@ -217,7 +217,7 @@ class SimulatedConversation:
 
 
 def _transcript(talk: Talk) -> str:
-    """Return what was said and called, each in a line, whatever line breaks the bot says."""
+    """Return the words and calls, one in each line; line breaks in the bot's words are removed."""
     lines = []
     for turn in talk.turns:
         lines.append(("user", turn.user_text or ""))

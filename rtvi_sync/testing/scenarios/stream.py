@@ -1,8 +1,8 @@
 """The events of one session as scenarios name them, in the queue from which expectations take. Pure.
 
-The rules are those of Pipecat's `pipecat eval`: events are a queue, an expectation takes from it until one fits, and
-what came before the user's latest send is no answer to it. One rule differs: `user_started_speaking` stays in the
-queue when the `bot_interrupted` behind it drops the rest. Pipecat drops it, so that none can ever be expected.
+The rules match Pipecat's `pipecat eval`: events form a queue, an expectation takes from it until one fits, and events
+before the user's latest send are no answer to it. One rule differs: `user_started_speaking` stays in the queue when the
+`bot_interrupted` behind it drops the rest. Pipecat drops it, so that no expectation can ever match it.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from rtvi_sync.events import Event, RTVIEvent
 from rtvi_sync.protocol.record import Record
 from rtvi_sync.testing.scenarios.model import EventName
 
-#: Characters of a response, and of a sum of some; more is left out.
+#: Length limit of a response, and of a sum of responses, in characters; the rest is dropped.
 MAX_TEXT: Final = 1_000_000
-#: Events of a turn; what comes behind them is left out.
+#: Limit on the events of a turn; later ones are dropped.
 MAX_EVENTS: Final = 20_000
 
 _INTERRUPTIONS: Final = frozenset({"user_started_speaking", "bot_interrupted"})
 _KEPT_AT_SEND: Final = frozenset({"user_transcription"})
 _KEPT_AT_INTERRUPTION: Final = frozenset({"user_transcription", "user_started_speaking"})
 
-#: The events of a client of which those of scenarios are made.
+#: The client's events behind the events of scenarios.
 CLIENT_EVENTS: Final = (
     RTVIEvent.USER_STARTED_SPEAKING,
     RTVIEvent.USER_STOPPED_SPEAKING,
@@ -59,7 +59,7 @@ _PLAIN: Final[Mapping[RTVIEvent, EventName]] = {
     RTVIEvent.BOT_LLM_STARTED: "llm_started",
 }
 _IMAGE: Final = "eval-bot-image"
-# Events of a bot that speaks.
+# Events of a speaking bot.
 _VOICE: Final = frozenset({"bot_started_speaking", "bot_stopped_speaking", "tts_response"})
 
 
@@ -68,12 +68,13 @@ class ScenarioEvent(Record):
     """An event as scenarios name it.
 
     Attributes:
-        event: its type.
-        at: monotonic seconds, when it arrived.
-        text: of a reply, a transcription, a backchannel, or a marker.
-        name, args: of a call; None if the bot withholds them. `args` of a call that has stopped tell how.
-        marker: the meaning of a marker; None if it has none.
-        raw, markers: the text of the model that has it, and every marker the bot knows.
+        event: Type of the event.
+        at: Arrival time in monotonic seconds.
+        text: Text of a reply, a transcription, a backchannel or a marker.
+        name, args: Name and arguments of a call; None if the bot withholds them. For a stopped call, `args` describes
+            the end.
+        marker: Meaning of a marker; None if it has none.
+        raw, markers: The model's text with the marker, and every marker that the bot knows.
     """
 
     event: EventName
@@ -86,7 +87,7 @@ class ScenarioEvent(Record):
     markers: Sequence[str] = ()
 
     def describe(self) -> str:
-        """Return it in short: a call with its arguments, else its text."""
+        """Return a short form: a call with its arguments, otherwise the text."""
         if self.event == "function_call":
             given = ", ".join(f"{name}={value}" for name, value in (self.args or {}).items())
             return f"{self.name or '?'}({given})"
@@ -94,17 +95,17 @@ class ScenarioEvent(Record):
 
 
 class ScenarioStream:
-    """The events of one session: a queue of those that no expectation has taken, and what is known of the bot.
+    """The events of one session: a queue of the remaining ones, and the state of the bot.
 
     Args:
-        bot_speaks: whether the bot's modality is audio; `tts_response` comes then only.
-        has_user_input: whether the bot sends `user-input`; else its final transcripts are taken.
-        tells_model: whether it is told when the model begins a response; else the bot's voice begins one.
+        bot_speaks: True if the bot's modality is audio. Only then does `tts_response` occur.
+        has_user_input: True if the bot sends `user-input`; otherwise its final transcripts take this role.
+        tells_model: True if the bot reports when the model starts a response; otherwise its voice starts one.
 
     Attributes:
-        is_bot_speaking: by the bot's own reports.
-        has_ended: whether the session is over.
-        latest: when the latest event of each type arrived, in the whole session.
+        is_bot_speaking: State of the bot, by its own reports.
+        has_ended: True after the session has ended.
+        latest: Arrival time of the latest event of each type, over the whole session.
     """
 
     def __init__(self, *, bot_speaks: bool, has_user_input: bool = True, tells_model: bool = True) -> None:
@@ -112,14 +113,14 @@ class ScenarioStream:
         self._tells_model = tells_model
         self._has_user_input = has_user_input
         self._queue: deque[ScenarioEvent] = deque()
-        # What expectations have taken or passed over in the turn, and the indices of what they have taken.
+        # Events of the turn that expectations took or skipped, and the indices of the taken ones.
         self._log: list[ScenarioEvent] = []
         self._taken: set[int] = set()
-        self._text: list[str] = []  # of the response that the model writes
+        self._text: list[str] = []  # the response that the model is writing
         self._text_length = 0
-        # After a send or an interruption, until the next response begins: what is written is the rest of an older one.
+        # After a send or an interruption, until the next response: the model's text belongs to an older one.
         self._awaits_reply = False
-        # A speech that began before this is not the reply; infinite: until the bot begins to speak.
+        # Speech that started before this time is not the reply; infinite until the bot starts to speak.
         self._reply_from = -math.inf
         self._is_observing = False
         self._sent_at = -math.inf
@@ -127,10 +128,10 @@ class ScenarioStream:
         self.has_ended: bool = False
         self.latest: dict[EventName, float] = {}
 
-    # -- what comes ---------------------------------------------------------------------------------------------------
+    # -- input ---------------------------------------------------------------------------------------------------------
 
     def feed(self, event: Event[Any]) -> ScenarioEvent | None:
-        """Take an event of the client; return the scenario's event that it makes, if any."""
+        """Handle an event of the client; return the resulting scenario event, if any."""
         found = self._event_of(event)
         if found is None:
             return None
@@ -142,12 +143,12 @@ class ScenarioStream:
         return found
 
     def hear(self, text: str, began: float, at: float) -> ScenarioEvent | None:
-        """Take the transcription of what the bot has said; return the response that it is, if any.
+        """Handle a transcription of the bot's speech; return the resulting response, if any.
 
         Args:
-            text: the words; "" makes no event.
-            began: when the bot began to speak, in monotonic seconds.
-            at: when the words were known.
+            text: The words; "" makes no event.
+            began: Start of the bot's speech, in monotonic seconds.
+            at: Time of the transcription.
         """
         if not text.strip() or self._awaits_reply or began < self._reply_from:
             return None
@@ -156,7 +157,7 @@ class ScenarioStream:
         return found
 
     def end(self) -> None:
-        """Take the end of the session: nothing more comes."""
+        """Note the end of the session: no event follows."""
         self.has_ended = True
         self.is_bot_speaking = False
 
@@ -240,24 +241,24 @@ class ScenarioStream:
     # -- turns of the scenario ----------------------------------------------------------------------------------------
 
     def begin_turn(self) -> None:
-        """Begin a turn: what expectations of the one before have passed over can no longer be taken."""
+        """Start a turn. Events that earlier expectations skipped are no longer available."""
         self._log.clear()
         self._taken.clear()
 
     def drop(self) -> None:
-        """Drop what waits, because the user is about to send: it is no answer to that."""
+        """Drop the waiting events, because the user is about to send and they are no answer to it."""
         self._forget_text()
         self._drop(_KEPT_AT_SEND)
 
     def sent(self, at: float) -> None:
-        """Take a send of the user: only what the bot begins from now on answers it."""
+        """Note a send of the user. Only later events of the bot answer it."""
         self._awaits_reply = True
         self._is_observing = False
         self._sent_at = at
         self._reply_from = math.inf if self.is_bot_speaking else -math.inf
 
     def observe(self, at: float) -> None:
-        """Begin a turn without a send, when the reply before it is over: what the bot says next belongs to it."""
+        """Start a turn without a send after the reply before it. The bot's next words belong to this turn."""
         self.drop()
         self.sent(at)
         self._reply_from = math.inf
@@ -267,19 +268,19 @@ class ScenarioStream:
         self._forget_text()
         self._queue = deque(event for event in self._queue if event.event in kept)
 
-    # -- what expectations take ---------------------------------------------------------------------------------------
+    # -- output to expectations ----------------------------------------------------------------------------------------
 
     @property
     def position(self) -> int:
-        """Return how many events the turn has taken or passed over."""
+        """Number of events that the turn took or skipped."""
         return len(self._log)
 
     def passed_over(self, since: int) -> list[ScenarioEvent]:
-        """Return the events from a position on that no expectation has taken."""
+        """Return the events from a position on that no expectation took."""
         return [event for index, event in enumerate(self._log) if index >= since and index not in self._taken]
 
     def why_missing(self, event: EventName) -> str:
-        """Return why no event of a type is left, as the end of a sentence; "" if nothing tells."""
+        """Return why no event of a type is left, as the end of a sentence; "" if unknown."""
         if any(self._log[index].event == event for index in self._taken):
             return "; an earlier expectation has taken the one that came: put the conditions of both into one"
         if any(each.event == event for each in self._log):
@@ -289,7 +290,7 @@ class ScenarioStream:
         return ""
 
     def give_back(self, event: ScenarioEvent) -> None:
-        """Take an event that was passed over, and let those behind it wait again that no expectation has taken."""
+        """Take a skipped event, and return the later untaken events to the queue."""
         index = self._log.index(event)
         self._taken.add(index)
         behind = range(index + 1, len(self._log))
@@ -298,7 +299,7 @@ class ScenarioStream:
         self._taken = {number for number in self._taken if number <= index} | {*range(index + 1, len(self._log))}
 
     def look_back(self, since: int, fits: Callable[[ScenarioEvent], bool]) -> ScenarioEvent | None:
-        """Take the first event that fits of those that were passed over, from a position on."""
+        """Take the first matching event among the skipped ones, from a position on."""
         for index in range(since, len(self._log)):
             if index not in self._taken and fits(self._log[index]):
                 self._taken.add(index)
@@ -306,7 +307,7 @@ class ScenarioStream:
         return None
 
     def take(self, until: float, fits: Callable[[ScenarioEvent], bool]) -> ScenarioEvent | None:
-        """Take the first event that fits of those that wait, and that came until a moment; pass over the others."""
+        """Take the first matching event that waits and arrived before a moment; skip the others."""
         while self._queue and self._queue[0].at <= until:
             event = self._queue.popleft()
             self._log.append(event)
@@ -316,7 +317,7 @@ class ScenarioStream:
         return None
 
     def take_anywhere(self, fits: Callable[[ScenarioEvent], bool]) -> ScenarioEvent | None:
-        """Take the first event of the turn that fits, and leave all others where they are."""
+        """Take the first matching event of the turn, and leave all others in place."""
         found = self.look_back(0, fits)
         if found is None:
             found = next(filter(fits, self._queue), None)
@@ -325,5 +326,5 @@ class ScenarioStream:
         return found
 
     def is_late(self, until: float) -> bool:
-        """Return whether an event waits that came after a moment."""
+        """Return whether a waiting event arrived after a moment."""
         return bool(self._queue) and self._queue[0].at > until

@@ -1,4 +1,4 @@
-"""Many scenarios against a bot, some of them at the same time."""
+"""Runs many scenarios against a bot, some at the same time."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from rtvi_sync.testing.load.progress import LoadProgress
 from rtvi_sync.testing.scenarios.report import ScenarioResult
 from rtvi_sync.testing.scenarios.run import ScenarioRun
 
-# Seconds in which a run ends after its session was closed.
+# Seconds in which a run must end after its session was closed.
 _END_TIMEOUT: Final = 8.0
 
 
 class ScenarioSuite:
-    """Runs of scenarios, each on a thread of its own. One thread calls `run()`.
+    """Runs of scenarios, each on its own thread. One thread calls `run()`.
 
     Args:
-        runs: make the run of a scenario each, on that thread.
-        concurrency: how many run at the same time, at most.
-        on_result: called with each result as its run ends, on the thread of `run()`.
-        progress: shown meanwhile, and hidden before `on_result` is called.
+        runs: Functions that create the run of a scenario, each called on the run's thread.
+        concurrency: Maximum number of runs at the same time.
+        on_result: Function called with each result as its run ends, on the thread of `run()`.
+        progress: Progress display, hidden before each call of `on_result`.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class ScenarioSuite:
         self._concurrency = concurrency
         self._on_result = on_result
         self._progress = progress
-        # By number; each access is one step, and each item is written by one thread.
+        # By number. Each access is atomic, and one thread writes each item.
         self._running: dict[int, ScenarioRun | None] = {}
         self._ended: deque[tuple[int, ScenarioResult | BaseException]] = deque()
         self._results: dict[int, ScenarioResult] = {}
@@ -49,15 +49,15 @@ class ScenarioSuite:
 
     @property
     def results(self) -> list[ScenarioResult]:
-        """Return the results so far, in the order of the runs."""
+        """Results so far, in the order of the runs."""
         return [self._results[number] for number in sorted(self._results)]
 
     def run(self) -> None:
         """Run all scenarios.
 
         Raises:
-            KeyboardInterrupt: Ctrl-C; the sessions were ended, and `results` has what was over.
-            Exception: what the first run has raised that could not be made or run; the others were ended.
+            KeyboardInterrupt: Ctrl-C. All sessions were ended; `results` has the completed runs.
+            Exception: The first error of a run that could not be created or completed. The others were ended.
         """
         try:
             while self._waiting or self._running:
@@ -71,7 +71,7 @@ class ScenarioSuite:
             raise
 
     def _await_end(self) -> None:
-        """Wait until a run has ended, and take what has."""
+        """Wait until a run ends, and handle the ended runs."""
         while not self._ended:
             due = self._progress.due
             limit = None if due == math.inf else max(0.0, due - monotonic())
@@ -90,7 +90,7 @@ class ScenarioSuite:
         result: ScenarioResult | BaseException
         try:
             run = self._running[number] = make()
-            if self._is_aborted:  # it may not have known of the run
+            if self._is_aborted:  # the abort may have missed this run
                 run.abort()
             result = run.run()
         except BaseException as error:  # noqa: BLE001 - raised on the thread of run()

@@ -19,7 +19,7 @@ from tests.support.talk_command import environment
 
 
 def test_what_needs_a_failed_check_is_skipped(doctor: Callable[..., Examined]) -> None:
-    """After a failure all that needs it is skipped, and says so; what does not is checked."""
+    """After a failure, each check that needs the failed one is skipped, and says so; the others run."""
     with nothing() as url:
         examined = doctor(url)
     statuses = {name: (check["status"], check["finding"]) for name, check in examined.checks.items()}
@@ -91,4 +91,4 @@ def test_a_certificate(tmp_path: Path) -> None:
         )
     checks = {check["id"]: check for check in json.loads(done.stdout)["checks"]}
     assert (done.returncode, checks["tls"]["status"]) == (0, "ok")
-    assert "the certificate of 127.0.0.1 is good for" in checks["tls"]["finding"]
+    assert "the certificate of 127.0.0.1 is valid for" in checks["tls"]["finding"]

@@ -13,12 +13,12 @@ def test_a_session(doctor: Callable[..., Examined]) -> None:
     with a_bot() as url:
         checks = doctor(url).checks
     assert checks["ping"]["finding"].startswith("a round trip takes ")
-    assert checks["timing"]["finding"].startswith("95 % of the audio came within ")
+    assert checks["timing"]["finding"].startswith("95 % of the audio arrived within ")
     assert checks["limits"]["finding"] == "messages of up to 1,048,576 bytes are sent"
 
 
 def test_this_machine(doctor: Callable[..., Examined]) -> None:
-    """What this machine has is told without a bot, too."""
+    """The doctor reports the machine's equipment without a bot, too."""
     with nothing() as url:
         check = doctor(url).checks["local"]
     assert check["status"] == "ok"

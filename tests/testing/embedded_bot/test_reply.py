@@ -15,7 +15,7 @@ SUNNY, RAINY = Reply("It is sunny."), Reply("It rains.")
 
 
 def test_the_first_pattern_that_is_found_counts() -> None:
-    """Patterns are searched in any case of letters; what fits none is repeated."""
+    """Patterns ignore case; a text that matches none is repeated."""
     replies = as_replies({"oslo$": SUNNY, "weather|oslo": "It rains."})
 
     assert choose_reply(replies, "The weather in Oslo", 0) == SUNNY
@@ -50,7 +50,7 @@ def test_a_call_by_name_has_no_arguments() -> None:
 
 def test_a_call_needs_a_text() -> None:
     """The model runs after a function."""
-    with pytest.raises(ValueError, match="call needs text: what the model writes after the function"):
+    with pytest.raises(ValueError, match="call needs text: the words that the model writes after the function"):
         Reply(call="get_time")
 
 

@@ -317,7 +317,7 @@ def test_stop_ends_everything() -> None:
         proxy = FaultProxy(server.host, server.port)
         proxy.stop()
         proxy.start()
-        with pytest.raises(RuntimeError, match="running already"):
+        with pytest.raises(RuntimeError, match="already running"):
             proxy.start()
         delay = proxy.inject(faults.Delay(GUARD))
         hole = proxy.inject(faults.BlackHole(), after_bytes=10_000)
