@@ -92,7 +92,10 @@ NOT_SIZE = (*NOT_INTEGER, 0, -1)
 JUDGE = scenarios.ChatJudge("http://127.0.0.1:9/v1", "m", timeout=5)
 BLUEPRINT = RTVIBlueprint(lambda _: RTVIClient())
 VOICE = RTVIVoice(lambda _: RTVIClient())
-DJANGO_RESPONSE = HttpResponse(content_type="text/plain")  # without a type it would need the settings of a project
+# Made so that neither needs the settings of a project.
+DJANGO_REQUEST = HttpRequest.__new__(HttpRequest)
+DJANGO_REQUEST.COOKIES = {}
+DJANGO_RESPONSE = HttpResponse(charset="utf-8", content_type="text/plain")
 
 
 def _set_on_measurement(targets: Targets) -> Callable[..., None]:
@@ -497,9 +500,9 @@ TABLE: dict[str, Call] = {
     ),
     "RTVIVoice.end_session": construct(
         VOICE.end_session,
-        {"request": HttpRequest(), "response": DJANGO_RESPONSE},
+        {"request": DJANGO_REQUEST, "response": DJANGO_RESPONSE},
         request=(None, "request", DJANGO_RESPONSE),
-        response=(None, "response", HttpRequest()),
+        response=(None, "response", DJANGO_REQUEST),
     ),
     "RTVIVoice.close": construct(VOICE.close, timeout=(*NOT_WAIT, None)),
     "RTVIVoice.end_pages_on": construct(VOICE.end_pages_on, signal_number=(None, "SIGTERM", -1, 10**6, 1.5)),
