@@ -40,9 +40,9 @@ from .errors import MissingExtraError
 from .events import RTVIEvent, event_from
 from .protocol.validation import COUNT, NAME, WAIT, Rule, function_taking, has_method, instance_of, iterable
 from .web.files import FILE_HEADERS, PAGE_FILES, page_file
-from .web.refusal import ANSWER_HEADERS, MAX_BODY_BYTES, NO_COOKIE, Refusal, check_origin, object_in
+from .web.refusal import ANSWER_HEADERS, MAX_BODY_BYTES, NO_COOKIE, Refusal, check_origin, check_type, object_in
 from .web.relay import DEFAULT_EVENTS, Limits, Relay
-from .web.sessions import SIGNAL, Sessions, has_secret
+from .web.sessions import SIGNAL, Sessions
 
 try:
     import simple_websocket  # noqa: F401 - so that its absence is reported here
@@ -220,8 +220,6 @@ class RTVIVoice:
             return _state_response(self._require_relay(request))
         _check_body(request)
         cookie = self._cookie_of(request)
-        if not has_secret(cookie):
-            raise Refusal(428, NO_COOKIE, "The request has no cookie. Repeat it with the one of this response.")
         relay, status, value = self._sessions.start(cookie, lambda: self._make_client(request))
         response = _state_response(relay, status)
         if cookie != value:  # else the response has no cookie, which could replace a later one
@@ -250,8 +248,7 @@ class RTVIVoice:
 
 
 def _check_body(request: HttpRequest) -> None:
-    if request.content_type != "application/json":
-        raise Refusal(415, "not_json", "The body of a POST must be JSON, and its Content-Type application/json.")
+    check_type(request.content_type == "application/json")
     object_in(request.read(MAX_BODY_BYTES + 1))
 
 

@@ -55,9 +55,9 @@ from .web.files import FILE_HEADERS, PAGE_FILES, page_file
 from .web.refusal import (
     ANSWER_HEADERS,
     MAX_BODY_BYTES,
-    NO_COOKIE,
     Refusal,
     check_origin,
+    check_type,
     object_in,
     refusing_what_fails,
     text_in,
@@ -234,9 +234,7 @@ class RTVIBlueprint(flask.Blueprint):
     def _start(self) -> tuple[flask.Response, int]:
         _read_body()
         cookie = flask.session.get(self._key)
-        if not has_secret(cookie):
-            self.set_cookie()
-            raise Refusal(428, NO_COOKIE, "The request has no cookie. Repeat it with the one of this response.")
+        self.set_cookie()
         relay, status, value = self._sessions.start(cookie, lambda: self._make_client(flask.request))
         if cookie != value:  # else the response has no cookie, which could replace a later one
             flask.session[self._key] = value
@@ -317,8 +315,8 @@ def _check_request() -> None:
     site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
     is_handshake = name == "voice"
     check_origin(site, origin, request.host_url.rstrip("/"), is_handshake=is_handshake)
-    if request.method == "POST" and not request.is_json:
-        raise Refusal(415, "not_json", "The body of a POST must be JSON, and its Content-Type application/json.")
+    if request.method == "POST":
+        check_type(request.is_json)
 
 
 def _add_security_headers(response: flask.Response) -> flask.Response:

@@ -142,7 +142,7 @@ class EventLog:
                 self._followers.remove(follower)
 
     def position_after(self, last_event_id: str) -> Position:
-        """Return the position after the event with this id; the beginning if it is no id of this log."""
+        """Return the position after the event with this id, or the start if this log has no such event."""
         name, _, number = last_event_id.partition(".")
         if name != self._name or not (number.isascii() and number.isdecimal() and len(number) < 20):
             return Position()

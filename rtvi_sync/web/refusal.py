@@ -42,6 +42,16 @@ class Refusal(Exception):  # noqa: N818 - the request is wrong, not this program
         return {"error": self.error, "message": self.message}
 
 
+def check_type(is_json: bool) -> None:
+    """Check the type of a POST. JSON, because pages of other origins cannot send it without a CORS preflight.
+
+    Raises:
+        Refusal: the type is another one.
+    """
+    if not is_json:
+        raise Refusal(415, "not_json", "The body of a POST must be JSON, and its Content-Type application/json.")
+
+
 def object_in(body: bytes | str) -> dict[str, Any]:
     """Return the JSON object in a body.
 

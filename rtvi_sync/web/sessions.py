@@ -14,7 +14,7 @@ from ..concurrency.clock import monotonic
 from ..concurrency.lifecycle import register_for_fork
 from ..events import RTVIEvent
 from ..protocol.validation import Rule
-from .refusal import Refusal
+from .refusal import NO_COOKIE, Refusal
 from .relay import Limits, Relay
 
 SIGNAL: Final = Rule(
@@ -73,10 +73,12 @@ class Sessions:
             The session, the HTTP status, and the value that the cookie must have from now on.
 
         Raises:
-            Refusal: there are too many sessions.
+            Refusal: the request has no cookie, or there are too many sessions.
             TypeError: `make_client` did not return a new client, or returned one without audio.
         """
         secret = _parts_of(cookie)[1]
+        if not secret:
+            raise Refusal(428, NO_COOKIE, "The request has no cookie. Repeat it with the one of this response.")
         relay, status = self._find(cookie), 200
         if relay is None or relay.reason is not None:
             relay, status = self._add(secret, make_client())
