@@ -38,7 +38,7 @@ from typing import Any, Final
 from .client.client import RTVIClient
 from .errors import MissingExtraError
 from .events import RTVIEvent, event_from
-from .protocol.validation import COUNT, NAME, WAIT, function_taking, iterable
+from .protocol.validation import COUNT, NAME, WAIT, Rule, function_taking, has_method, instance_of, iterable
 from .web.files import FILE_HEADERS, PAGE_FILES, page_file
 from .web.refusal import ANSWER_HEADERS, MAX_BODY_BYTES, NO_COOKIE, Refusal, check_origin, check_type, object_in
 from .web.relay import DEFAULT_EVENTS, Limits, Relay
@@ -48,6 +48,7 @@ try:
     import simple_websocket  # noqa: F401 - so that its absence is reported here
     from django.db.transaction import non_atomic_requests
     from django.http import HttpRequest, HttpResponse, JsonResponse
+    from django.http.response import HttpResponseBase
     from django.urls import path
     from django.utils.cache import get_conditional_response
     from django.views.decorators.csrf import csrf_exempt
@@ -61,17 +62,21 @@ except ModuleNotFoundError as _error:
 __all__ = ["DEFAULT_EVENTS", "RTVIVoice"]
 
 _SALT: Final = "rtvi_sync.django"
+# Not by its class: the request of Django REST framework wraps Django's.
+_REQUEST: Final = Rule("a request of Django", lambda request: has_method(request, "get_signed_cookie"))
+_RESPONSE: Final = instance_of("a response of Django", HttpResponseBase)
 
 
 class RTVIVoice:
     """Views of a page that talks with a bot. See the docstring of the module for the routes.
 
     Args:
-        make_client: called with the request for each new session; returns a client of its own, not connected yet. It
-            gets the page's microphone and loudspeaker in place of its own. Here the application decides which user may
-            talk to which bot: ``raise PermissionDenied``. The client's handlers must run on threads
-            (`events="thread"`, the default of a client). For two concurrent requests of one user it may be called
-            twice; then one of the clients is never connected.
+        make_client: called with the request, once for each new session; returns a client of its own, not connected yet.
+            It gets the page's microphone and loudspeaker in place of its own. Here the application decides which user
+            may talk to which bot: ``raise PermissionDenied``. It is not called again for the session's other requests,
+            and an open page is not checked again: call `end_session()` at logout. The client's handlers must run on
+            threads (`events="thread"`, the default of a client). For two concurrent requests of one user it
+            may be called twice; then one of the clients is never connected.
         name: part of the cookie's name.
         connect: connects the client, such as ``lambda client: client.start_bot_and_connect(url)``. Called on a thread
             of the session, outside of any request.
@@ -131,6 +136,29 @@ class RTVIVoice:
         }
         patterns = [path(route, self._view(route, view, methods)) for route, (view, methods) in routes.items()]
         return patterns + [path(file, partial(_send_file, file)) for file in PAGE_FILES]
+
+    def end_session(self, request: HttpRequest, response: HttpResponseBase) -> None:
+        """End the session of the browser that made a request. Call it in a view, such as the logout's:
+
+            def log_out(request):
+                logout(request)
+                response = redirect("/")
+                voice.end_session(request, response)
+                return response
+
+        Its pages close after a `relayEnd` with the reason "user". The browser's next session is a new one, for which
+        `make_client` is called. Without this call a session outlives the logout, and the browser's next user
+        continues it. It does not block, and does nothing without a session. A session in another worker process goes
+        on, but no new page finds it.
+
+        Args:
+            request: has the cookie that identifies the browser.
+            response: deletes this cookie.
+        """
+        _REQUEST.check(request=request)
+        _RESPONSE.check(response=response)
+        self._sessions.end(self._cookie_of(request))
+        response.delete_cookie(self._cookie, samesite="Strict")
 
     def close(self, timeout: float = 5.0) -> None:
         """End all sessions and pages of this process, and wait for that. For tests, and for a server's exit hook.

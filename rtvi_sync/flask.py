@@ -84,10 +84,18 @@ class RTVIBlueprint(flask.Blueprint):
     `max_sessions * max_streams`, and with one worker process, or with sticky sessions.
 
     Args:
-        make_client: called with the request for each new session; returns a client of its own, not connected yet. Here
-            the application decides which user may talk to which bot: `flask.abort(403)`. The client's handlers must run
-            on threads (`events="thread"`, the default of a client). For two concurrent requests of one user it may be
-            called twice; then one of the clients is never connected.
+        make_client: called with the request, once for each new session; returns a client of its own, not connected yet.
+            Here the application decides which user may talk to which bot: `flask.abort(403)`. It is not called again
+            for the session's other requests, and an open page is not checked again. So call `end_session()` at logout,
+            and guard the routes:
+
+                @bot.before_request
+                def check_user():
+                    if "user" not in flask.session:
+                        flask.abort(403)
+
+            The client's handlers must run on threads (`events="thread"`, the default of a client). For two concurrent
+            requests of one user it may be called twice; then one of the clients is never connected.
         voice: True if pages talk with the bot. Each session's client then uses the page's microphone and loudspeaker
             in place of its own. Each talking page occupies a thread of the web server, and counts in `max_streams`.
         name: name of the blueprint, and part of the key in Flask's session.
@@ -177,6 +185,21 @@ class RTVIBlueprint(flask.Blueprint):
         """
         if not has_secret(flask.session.get(self._key)):
             flask.session[self._key] = self._sessions.new_cookie()
+
+    def end_session(self) -> None:
+        """End the session of the browser that made the request. Call it in a view, such as the logout's.
+
+        Its pages close after a `relayEnd` with the reason "user". The browser's next session is a new one, for which
+        `make_client` is called. Without this call a session outlives the logout, and the browser's next user
+        continues it. It does not block, and does nothing without a session. A session in another worker process goes
+        on, but no new page finds it.
+        """
+        # Read from the request, because the view may have called `flask.session.clear()` before.
+        app, request = flask.current_app, flask.request
+        sent = app.session_interface.open_session(app, request)
+        if sent is not None:
+            self._sessions.end(sent.get(self._key))
+        flask.session.pop(self._key, None)
 
     def close(self, timeout: float = 5.0) -> None:
         """End all sessions and streams of this process, and wait for that. For tests, and for a server's exit hook.

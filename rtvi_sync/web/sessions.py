@@ -99,6 +99,11 @@ class Sessions:
             raise Refusal(410, "ended", "The session has ended. Start another one.")
         return relay
 
+    def end(self, cookie: object) -> None:
+        """End the session of a user, if this process has it."""
+        if (relay := self._find(cookie)) is not None:
+            relay.end("user")
+
     def close(self, timeout: float) -> None:
         """End all sessions and pages, and wait up to `timeout` seconds for that."""
         deadline = monotonic() + timeout

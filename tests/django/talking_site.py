@@ -38,8 +38,15 @@ def page(request: HttpRequest) -> HttpResponse:
     return HttpResponse("the page")
 
 
+def log_out(request: HttpRequest) -> HttpResponse:
+    """End the user's session, as the logout of an application does."""
+    response = HttpResponse("logged out")
+    voice.end_session(request, response)
+    return response
+
+
 voice = RTVIVoice(make_client)
-urlpatterns = [path("", page), path("bot/", include(voice.urls))]
+urlpatterns = [path("", page), path("logout", log_out), path("bot/", include(voice.urls))]
 application = get_wsgi_application()
 
 if __name__ == "__main__":

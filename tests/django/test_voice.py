@@ -75,6 +75,20 @@ def test_a_question_by_voice(server: WebServer, visit: Callable[[str], Talker], 
     assert server.stop() == 0
 
 
+def test_a_logout_ends_the_session(server: WebServer, visit: Callable[[str], Talker]) -> None:
+    """The open page closes, and the browser's next session is a new one."""
+    user = visit(server.url)
+    assert user.http.get("/logout").text == "logged out"  # there is no session
+    page = user.talk()
+    secret = user.http.cookies["rtvi_session"]
+    assert user.http.get("/logout").text == "logged out"
+    assert page.closed() == 1000
+    assert page.events[-1]["data"] == {"reason": "user"}
+    assert user.http.get("/bot/session").json()["error"] == "no_session"
+    user.talk(after=page.last_id)
+    assert user.http.cookies["rtvi_session"] != secret
+
+
 def test_the_worker_ends(server: WebServer, visit: Callable[[str], Talker]) -> None:
     """The pages of a worker that ends are told, and it does not wait for them."""
     page = visit(server.url).talk()

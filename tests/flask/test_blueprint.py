@@ -105,6 +105,56 @@ def test_a_session_that_is_not_here(relay: Relay, asked: tuple[str, str], cookie
     assert (answer.status_code, answer.get_json()["error"]) == (status, error)
 
 
+def test_a_logout_ends_the_session(bot: EmbeddedBot) -> None:
+    """The next user of the browser has a session of their own, whether the logout clears Flask's session or not."""
+    asked = []
+
+    def make_client(_: flask.Request) -> RTVIClient:
+        asked.append(flask.session["user"])
+        return client_for(bot.ws_url)
+
+    blueprint = RTVIBlueprint(make_client)
+
+    @blueprint.before_request
+    def check_user() -> None:
+        if "user" not in flask.session:
+            flask.abort(403)
+
+    app = site_of(blueprint)
+
+    @app.get("/login/<name>")
+    def log_in(name: str) -> str:
+        flask.session["user"] = name
+        return ""
+
+    @app.get("/logout/<how>")
+    def log_out(how: str) -> str:
+        if how == "clear":
+            flask.session.clear()
+        flask.session.pop("user", None)
+        blueprint.end_session()
+        return ""
+
+    browser = User(app)
+    assert browser.http.get("/logout/pop").status_code == 200  # there is no session
+    for name, how in (("Ada", "pop"), ("Bob", "clear"), ("Cleo", "pop")):
+        browser.http.get(f"/login/{name}")
+        assert browser.get("events").get_json()["error"] == "no_session"
+        browser.start()
+        assert asked[-1] == name
+        stream = browser.stream()
+        browser.post("text", {"text": f"for {name}", "audio_response": False})
+        told = stream.until("botTranscript")
+        assert [each["data"] for each in told if each["event"] == "relayText"] == [{"text": f"for {name}"}]
+        browser.http.get(f"/logout/{how}")
+        assert stream.until("relayEnd")[-1]["data"] == {"reason": "user"}
+        stream.close()
+        assert browser.post("text", {"text": "x"}).status_code == 403
+        assert bot.wait_for_session().wait_ended(GUARD).initiator == "client"
+    assert asked == ["Ada", "Bob", "Cleo"]
+    blueprint.close()
+
+
 def test_a_cookie_cannot_be_made_up(relay: Relay) -> None:
     """A cookie that another key has signed, or that was changed, is none."""
     app = relay()

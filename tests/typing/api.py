@@ -73,6 +73,7 @@ from rtvi_sync import (
     is_transient,
     signals,
 )
+from rtvi_sync.flask import RTVIBlueprint
 from rtvi_sync.media import (
     AudioDroppedData,
     AudioFrame,
@@ -335,6 +336,13 @@ def events(client: RTVIClient) -> None:
         return
     count: int = client.process_events(timeout=None) + client.process_events()
     show(found.data, count)
+
+
+def pages(blueprint: RTVIBlueprint) -> None:
+    """Serve pages, and end the session of one at logout."""
+    blueprint.set_cookie()
+    blueprint.end_session()
+    blueprint.close(timeout=5)
 
 
 def conversations(client: RTVIClient) -> None:

@@ -1,4 +1,4 @@
-"""The microphone of a page: audio that is late for good is caught up in pauses."""
+"""The microphone of a page, whose audio stays in time."""
 
 from __future__ import annotations
 

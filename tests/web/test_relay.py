@@ -6,9 +6,7 @@ import threading
 
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.slowness import GUARD, takes
-from tests.support.talking_page import (
-    RATE,
-)
+from tests.support.talking_page import RATE, refusal_of
 
 from .talking import LONG, Serve
 
@@ -22,6 +20,27 @@ def test_the_user_ends_it(serve: Serve, bot: EmbeddedBot) -> None:
     assert page.events[-1]["data"] == {"reason": "user"}
     assert bot.wait_for_session().wait_ended(GUARD).initiator == "client"
     assert user.http.get("/bot/session").status_code == 410
+
+
+def test_the_application_ends_it(serve: Serve, bot: EmbeddedBot) -> None:
+    """A logout closes the open page, and the browser's next session is another one."""
+    site = serve()
+
+    @site.app.get("/logout")
+    def log_out() -> str:
+        site.blueprint.end_session()
+        return ""
+
+    user = site.user()
+    page = user.talk()
+    assert user.http.get("/logout").status_code == 200
+    assert page.closed() == 1000
+    assert page.events[-1]["event"] == "relayEnd"
+    assert page.events[-1]["data"] == {"reason": "user"}
+    assert bot.wait_for_session().wait_ended(GUARD).initiator == "client"
+    assert refusal_of(user) == (404, "no_session")
+    assert user.talk(after=page.last_id).events[-1]["event"] == "botReady"
+    assert len(site.clients) == 2
 
 
 def test_the_bot_ends_it(serve: Serve, bot: EmbeddedBot) -> None:

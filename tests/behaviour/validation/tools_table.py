@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from django.http import HttpRequest, HttpResponse
+
 from rtvi_sync import RTVIClient, WebSocketTransport
 from rtvi_sync.cli import run_program
 from rtvi_sync.django import RTVIVoice
@@ -90,6 +92,10 @@ NOT_SIZE = (*NOT_INTEGER, 0, -1)
 JUDGE = scenarios.ChatJudge("http://127.0.0.1:9/v1", "m", timeout=5)
 BLUEPRINT = RTVIBlueprint(lambda _: RTVIClient())
 VOICE = RTVIVoice(lambda _: RTVIClient())
+# Made so that neither needs the settings of a project.
+DJANGO_REQUEST = HttpRequest.__new__(HttpRequest)
+DJANGO_REQUEST.COOKIES = {}
+DJANGO_RESPONSE = HttpResponse(charset="utf-8", content_type="text/plain")
 
 
 def _set_on_measurement(targets: Targets) -> Callable[..., None]:
@@ -491,6 +497,12 @@ TABLE: dict[str, Call] = {
         max_sessions=NOT_COUNT,
         max_pages=NOT_COUNT,
         max_events=NOT_COUNT,
+    ),
+    "RTVIVoice.end_session": construct(
+        VOICE.end_session,
+        {"request": DJANGO_REQUEST, "response": DJANGO_RESPONSE},
+        request=(None, "request", DJANGO_RESPONSE),
+        response=(None, "response", DJANGO_REQUEST),
     ),
     "RTVIVoice.close": construct(VOICE.close, timeout=(*NOT_WAIT, None)),
     "RTVIVoice.end_pages_on": construct(VOICE.end_pages_on, signal_number=(None, "SIGTERM", -1, 10**6, 1.5)),
