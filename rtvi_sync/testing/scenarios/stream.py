@@ -16,6 +16,7 @@ import attrs
 
 from rtvi_sync.events import Event, RTVIEvent
 from rtvi_sync.protocol.record import Record
+from rtvi_sync.protocol.text import quoted
 from rtvi_sync.testing.scenarios.model import EventName
 
 #: Characters of a response, and of a sum of some; more is left out.
@@ -59,6 +60,8 @@ _PLAIN: Final[Mapping[RTVIEvent, EventName]] = {
     RTVIEvent.BOT_LLM_STARTED: "llm_started",
 }
 _IMAGE: Final = "eval-bot-image"
+# Characters of a text in a reason.
+_SHOWN: Final = 300
 # Events of a bot that speaks.
 _VOICE: Final = frozenset({"bot_started_speaking", "bot_stopped_speaking", "tts_response"})
 
@@ -115,6 +118,7 @@ class ScenarioStream:
         # What expectations have taken or passed over in the turn, and the indices of what they have taken.
         self._log: list[ScenarioEvent] = []
         self._taken: set[int] = set()
+        self._begins: list[tuple[int, int]] = []  # of the turn's expectations: where in the log, and their numbers
         self._text: list[str] = []  # of the response that the model writes
         self._text_length = 0
         # After a send or an interruption, until the next response begins: what is written is the rest of an older one.
@@ -243,6 +247,7 @@ class ScenarioStream:
         """Begin a turn: what expectations of the one before have passed over can no longer be taken."""
         self._log.clear()
         self._taken.clear()
+        self._begins.clear()
 
     def drop(self) -> None:
         """Drop what waits, because the user is about to send: it is no answer to that."""
@@ -278,12 +283,27 @@ class ScenarioStream:
         """Return the events from a position on that no expectation has taken."""
         return [event for index, event in enumerate(self._log) if index >= since and index not in self._taken]
 
-    def why_missing(self, event: EventName) -> str:
-        """Return why no event of a type is left, as the end of a sentence; "" if nothing tells."""
+    def begin_expectation(self, number: int) -> None:
+        """Begin an expectation of the turn: from now on it takes or passes over what comes."""
+        self._begins.append((self.position, number))
+
+    def why_missing(self, event: EventName, fits: Callable[[ScenarioEvent], bool] = lambda _: False) -> str:
+        """Return why no event of a type is left, as the end of a sentence; "" if nothing tells.
+
+        Args:
+            event: the type.
+            fits: whether an event of the type would have met the expectation.
+        """
         if any(self._log[index].event == event for index in self._taken):
             return "; an earlier expectation has taken the one that came: put the conditions of both into one"
-        if any(each.event == event for each in self._log):
-            return "; one came before what an earlier expectation has taken: 'check_from: turn_start' lets it count"
+        passed = [index for index, each in enumerate(self._log) if each.event == event]
+        if passed:
+            index = next((each for each in passed if fits(self._log[each])), passed[-1])
+            found = self._log[index]
+            number = max(number for begin, number in self._begins if begin <= index)
+            what = " ".join(filter(None, (event, found.text and quoted(found.text.strip(), _SHOWN))))
+            advice = ": 'check_from: turn_start' lets it count" if fits(found) else ""
+            return f"; the {what} came before expectation {number} was over{advice}"
         if event in _VOICE and not self._bot_speaks and self._tells_model:
             return "; the bot is asked for no voice, because the modality of 'judge' is text"
         return ""
