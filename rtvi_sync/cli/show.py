@@ -21,7 +21,7 @@ from rtvi_sync.media.audio_files import write_file
 from rtvi_sync.protocol.recording_rows import loads
 from rtvi_sync.protocol.text import clean, one_line
 from rtvi_sync.recording.compare import MIN_CHANGE, Comparison, compare
-from rtvi_sync.recording.export import FORMATS
+from rtvi_sync.recording.export import FORMATS, write_words
 from rtvi_sync.recording.lanes import failure_in_words
 from rtvi_sync.recording.page import render
 from rtvi_sync.recording.page.data import recordings_data
@@ -96,10 +96,17 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _recordings(paths: Sequence[str]) -> tuple[Recording, ...]:
-    found = Recording.load_all(*paths)
+    try:
+        found = Recording.load_all(*paths)
+    except OSError as error:
+        raise _unreadable(error) from None
     if not found:
         raise ValueError(f"There is no recording in {', '.join(paths)}: client.record() writes them, as .jsonl")
     return found
+
+
+def _unreadable(error: OSError) -> ValueError:
+    return ValueError(f"{error.filename} cannot be read: {error.strerror}" if error.filename else str(error))
 
 
 def _check_outputs(arguments: argparse.Namespace, recordings: Sequence[Recording]) -> None:
@@ -129,7 +136,7 @@ def _show(arguments: argparse.Namespace, recordings: Sequence[Recording], baseli
         title = recordings[0].path.stem if len(recordings) == 1 else f"{len(recordings)} recordings"
         folder = arguments.html.parent
         data = recordings_data(recordings, comparison, folder=folder, embed_audio=arguments.embed_audio)
-        write_file(arguments.html, render(title, data).encode())
+        write_words(arguments.html, render(title, data))
     for name, path in arguments.export:
         recordings[0].export(path, name)
     if arguments.json:
@@ -218,6 +225,8 @@ def _load_test(path: str) -> dict[str, Any]:
     """Return the report of a load test."""
     try:
         report = loads(Path(path).read_text("utf-8"))
+    except OSError as error:
+        raise _unreadable(error) from None
     except (ValueError, RecursionError):
         report = None
     if not isinstance(report, dict) or not isinstance(report.get("rows"), list) or "percentiles" not in report:

@@ -208,8 +208,8 @@ class ClientTurns(ClientBase):
                     event = stream.next_before(deadline)
                 except RequestTimeoutError:
                     raise RequestTimeoutError(
-                        f"{conversation.error_within(deadline.elapsed())}No turn ended within {timeout} s. Pass a "
-                        "larger timeout; turns() lists turns in progress."
+                        f"{conversation.error_within(deadline.elapsed())}No turn ended within {timeout} s. Perhaps "
+                        "the bot does not speak first. Else pass a larger timeout; turns() lists turns in progress."
                     ) from None
                 if event is None:
                     raise (stream.ended or CloseInfo()).as_error("a turn ended")

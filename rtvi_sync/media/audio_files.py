@@ -77,6 +77,7 @@ def write_file(
     path: str | os.PathLike[str],
     *parts: bytes | bytearray,
     shorten: Callable[[io.FileIO, int], None] = lambda file, _: remove_part(file),
+    mode: int = 0o666,
 ) -> None:
     """Write a file.
 
@@ -84,13 +85,14 @@ def write_file(
         path: the file, which is overwritten.
         parts: the content.
         shorten: called with the file and the number of bytes in it if the disk is full. By default the file is removed.
+        mode: the permissions of a new file, less the umask.
 
     Raises:
         OSError: not all could be written; the error names the file.
     """
     written = 0
     try:
-        with io.FileIO(os.fspath(path), "w") as file:
+        with io.FileIO(os.fspath(path), "w", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             try:
                 for part in parts:
                     view = memoryview(part)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
+from ..media.audio_files import write_file
 from ..protocol.text import encodable
 from .export_chrome import chrome_trace
 from .export_conversation import conversation
@@ -56,3 +57,12 @@ def exported(recording: Recording, format_: Format, path: Path | None, *, embed_
         data = recordings_data([recording], folder=folder, embed_audio=embed_audio)
         return render(recording.path.stem, data)
     return encodable(_EXPORTERS[format_](recording))
+
+
+def write_words(path: Path, text: str) -> None:
+    """Write a page or another format of recordings: a new file, like the recording, only this user may read.
+
+    Raises:
+        OSError: not all could be written; the error names the file.
+    """
+    write_file(path, text.encode(), mode=0o600)

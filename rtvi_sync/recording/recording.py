@@ -18,7 +18,6 @@ from ..conversation.record import speech_of
 from ..conversation.tracker import OpenTurn, TurnTracker
 from ..conversation.turn import Turn
 from ..errors import ProtocolError
-from ..media.audio_files import write_file
 from ..media.pcm import WAV_HEADER_BYTES, is_rate
 from ..media.tracks import AudioTrack
 from ..media.turn_audio import TurnAudio
@@ -31,7 +30,7 @@ from ..protocol.recording_rows import Row, arrivals, before
 from ..protocol.recording_rows import decode as decode_rows
 from ..protocol.spoken_text import MAX_CHARACTERS
 from ..protocol.validation import BOOL, PATH, Rule
-from .export import FORMATS, Format, exported, format_of
+from .export import FORMATS, Format, exported, format_of, write_words
 
 # Seconds of one stretch of audio behind the last row, in frames of 20 ms.
 _FRAME = 0.02
@@ -162,7 +161,7 @@ class Recording:
         """Return the recording in another format, and write it to a file if `path` is given.
 
         Args:
-            path: File to write or overwrite. Its suffix names the format: .html, .vtt (subtitles of both sides),
+            path: File to write or overwrite; only this user may read a new one. Its suffix names the format: .html, .vtt (subtitles of both sides),
                 .otlp.json (traces for OpenTelemetry), .trace.json (chrome://tracing and Perfetto) or
                 .conversation.json (Pipecat's evals).
             format: "html", "vtt", "otlp", "chrome" or "conversation"; None takes the format from the suffix.
@@ -184,7 +183,7 @@ class Recording:
         """Return an HTML page that shows the recording, and write it to a file if `path` is given.
 
         Args:
-            path: File to write or overwrite.
+            path: File to write or overwrite; only this user may read a new one.
             embed_audio: True to put the audio into the page. Otherwise the page plays the WAV file where it is now.
 
         Raises:
@@ -199,7 +198,7 @@ class Recording:
     def _written(self, text: str, file: Path | None) -> str:
         if file is not None:
             self.check_output(file)
-            write_file(file, text.encode())
+            write_words(file, text)
         return text
 
     def check_output(self, path: str | os.PathLike[str]) -> None:

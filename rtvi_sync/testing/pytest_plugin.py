@@ -44,6 +44,7 @@ _MAX_TURNS = 5  # in the report of a failed test
 _MAX_NAME = 150  # characters of a test's node id in the name of its recording
 _MAX_WHY = 500  # characters of an error on the page of its test
 _NOT_RECORDED = "--rtvi-record-failed DIR keeps a recording of each failed test: its messages and its audio"
+_PACKAGE, _PYTHON = Path(__file__).parents[1], Path(os.__file__).parent
 _ENDING = 2.0  # seconds that threads may need to end after a test
 
 # Options of the marker; all others belong to `EmbeddedBot`.
@@ -194,7 +195,8 @@ def rtvi_bot(request: pytest.FixtureRequest) -> Iterator[EmbeddedBot]:
     with EmbeddedBot(**options) as bot:
         before = _in_use()
         yield bot
-        _check_left(before)  # before the bot stops, which ends its sessions
+        if left := _left_by_test(before):  # before the bot stops, which ends its sessions
+            pytest.fail(left, pytrace=False)
 
 
 def _scope_of_url(fixture_name: str, config: pytest.Config) -> Literal["session", "function"]:  # noqa: ARG001 - pytest's
@@ -258,16 +260,20 @@ def rtvi_connect(request: pytest.FixtureRequest, rtvi_url: str) -> Iterator[Call
 
     yield connect
     del request.node.stash[_clients]  # the stash lives as long as pytest, and clients keep their turns with audio
+    has_failed = request.node.stash[_has_failed]
+    # The report of a failed test has the latency, and a late answer is one failure.
+    late = "" if has_failed else _late_answer(clients, config.getoption("--rtvi-latency-budget"))
+    if not has_failed and (why := _raised(failures) or late):
+        _mark_failure(recordings, why.partition("\n")[0])  # while they still run
     with contextlib.ExitStack() as stack:
         for client in clients:
             stack.callback(client.close)
-    if request.node.stash[_has_failed]:
+    left = _left_by_test(before) if _live_url(config) else ""  # an embedded bot checks when it ends
+    why = left or _raised(failures) or late
+    if has_failed or why:
         _write_pages(recordings)
-    if _live_url(config):  # the embedded bot's fixture makes this check itself
-        _check_left(before)
-    _check_handlers(failures)
-    if not request.node.stash[_has_failed]:  # a failed test already reports the latency; one failure is enough
-        _check_budget(clients, config.getoption("--rtvi-latency-budget"))
+    if why:
+        pytest.fail(why, pytrace=False)
 
 
 @contextlib.contextmanager
@@ -411,9 +417,9 @@ def _left(before: Collection[object]) -> list[str]:
         ending[0].join(0.05)
 
 
-def _check_left(before: Collection[object]) -> None:
-    if left := _left(before):
-        pytest.fail(f"left by the test: {'; '.join(left)}", pytrace=False)
+def _left_by_test(before: Collection[object]) -> str:
+    """Return what a test has left in use, as the reason of its failure; "": nothing."""
+    return f"left by the test: {'; '.join(left)}" if (left := _left(before)) else ""
 
 
 def _turns_of(client: RTVIClient) -> tuple[Turn, ...]:
@@ -421,26 +427,32 @@ def _turns_of(client: RTVIClient) -> tuple[Turn, ...]:
     return client.turns() if client._life.conversation is not None else ()
 
 
-def _check_handlers(failures: list[HandlerError]) -> None:
-    """Fail a test for a failed assertion in a handler. Other errors may be intended by the test."""
+def _raised(failures: list[HandlerError]) -> str:
+    """Return the failed assertion of a handler, its reason in the first line, or "".
+
+    Other errors of handlers may be intended by the test.
+    """
     for failure in failures:
         if isinstance(failure.error, (AssertionError, pytest.fail.Exception)):
+            error = " ".join("".join(traceback.format_exception_only(failure.error)).split())[:_MAX_WHY]
             told = "".join(traceback.format_exception(failure.error))
-            pytest.fail(f"a handler of {failure.event.type.value!r} raised\n{told}", pytrace=False)
+            return f"a handler of {failure.event.type.value!r} raised {error}\n{told}"
+    return ""
 
 
-def _check_budget(clients: list[RTVIClient], budget: float | None) -> None:
+def _late_answer(clients: list[RTVIClient], budget: float | None) -> str:
+    """Return which answer is the first over the budget, in a line, and its timeline; "": none."""
     if budget is None:
-        return
+        return ""
     for client in clients:
         for turn in _turns_of(client):
             seconds = turn.time_to_first_audio
             if seconds is not None and seconds > budget:
-                pytest.fail(
+                return (
                     f"the first audio of turn {turn.number} came after {seconds:.3f} s; the latency budget is "
-                    f"{budget:g} s\n{_timeline([turn])}",
-                    pytrace=False,
+                    f"{budget:g} s\n{_timeline([turn])}"
                 )
+    return ""
 
 
 # -- scenario files ---------------------------------------------------------------------------------------------------
@@ -525,8 +537,11 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     A turn that the error itself shows is not repeated. If no bot was reached, the report is one line. If a test needs
     messages over a transport without messages, such as a telephone call, it is skipped.
     """
-    outcome = yield
+    with _without_inside(call, item) as is_inside:
+        outcome = yield
     report = outcome.get_result()
+    if is_inside:
+        del getattr(report.longrepr, "chain", [])[:-1]  # the causes
     clients = item.stash.get(_clients, [])
     if call.excinfo is not None:
         _shorten(report, call, item, clients)
@@ -541,11 +556,57 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
             properties[:] = [*(pair for pair in properties if pair[0] not in _FIGURES), *figures]
         setattr(report, _ANSWERS, [(_door(client), _plain(_turns_of(client))) for client in clients])
     if report.failed:
+        if call.when == "teardown" and not item.stash.get(_has_failed, True):
+            _name_recordings(item, report)
         item.stash[_has_failed] = True
     if call.when == "teardown" and not (item.stash.get(_has_failed, True) or item.config.getoption("--rtvi-record")):
-        for recording in item.stash.get(_recordings, []):
-            for path in recording.paths:
-                path.unlink(missing_ok=True)
+        _remove(item.stash.get(_recordings, []))
+
+
+@contextlib.contextmanager
+def _without_inside(call: pytest.CallInfo[None], item: pytest.Item) -> Iterator[bool]:
+    """Hide the frames inside this package in which an error of its own was raised: its text has all a user needs.
+
+    Yields:
+        Whether its causes were raised inside, too.
+    """
+    errors = sys.modules.get("rtvi_sync.errors")
+    error = call.excinfo.value if call.excinfo is not None else None
+    if errors is None or not isinstance(error, errors.RTVIError) or item.config.getoption("fulltrace"):
+        yield False
+        return
+    steps, step = [], error.__traceback__
+    while step is not None:
+        steps.append(step)
+        step = step.tb_next
+    while steps and _is_inside(steps[-1].tb_frame.f_code.co_filename):
+        steps.pop()
+    if not steps:
+        yield False
+        return
+    last, inside = steps[-1], steps[-1].tb_next
+    last.tb_next = None
+    try:
+        frames = [frame for cause in _causes_of(error) for frame, _ in traceback.walk_tb(cause.__traceback__)]
+        yield all(_is_inside(frame.f_code.co_filename) for frame in frames)
+    finally:
+        last.tb_next = inside  # debuggers go on with it
+
+
+def _is_inside(path: str | Path) -> bool:
+    """Return whether a file is this package's, or one of Python that it uses."""
+    folders = Path(path).parents
+    return _PACKAGE in folders or (_PYTHON in folders and "site-packages" not in Path(path).parts)
+
+
+def _causes_of(error: BaseException) -> Iterator[BaseException]:
+    seen = {id(error)}
+    while (cause := error.__cause__ or (None if error.__suppress_context__ else error.__context__)) is not None:
+        if id(cause) in seen:
+            return
+        seen.add(id(cause))
+        yield cause
+        error = cause
 
 
 def _shorten(
@@ -587,17 +648,36 @@ def _describe_failure(
     item: pytest.Item, error: BaseException | None, report: pytest.TestReport, turns: list[Turn]
 ) -> None:
     """Add the last turns and the recordings to the report of a failed test, and its error to the recordings."""
-    from rtvi_sync.protocol.recording_rows import TEST_FAILED
-
     shown = str(getattr(error, "timeline", ""))
     others = [turn for turn in turns[-_MAX_TURNS:] if _timeline([turn]) not in shown]
     if others or not turns:
         report.sections.append(("rtvi timeline", _timeline(others) or "no turn was begun"))
-    recordings = item.stash[_recordings]
+    _mark_failure(item.stash[_recordings], _why(error))
+    _name_recordings(item, report)
+
+
+def _remove(recordings: list[RecordingSession]) -> None:
     for recording in recordings:
-        recording.mark(f"{TEST_FAILED}{_why(error)}")
+        for path in recording.paths:
+            path.unlink(missing_ok=True)
+
+
+def _mark_failure(recordings: list[RecordingSession], why: str) -> None:
+    """Put the reason of a test's failure into its recordings, which run."""
+    from rtvi_sync.protocol.recording_rows import TEST_FAILED
+
+    for recording in recordings:
+        recording.mark(f"{TEST_FAILED}{why}")
+
+
+def _name_recordings(item: pytest.Item, report: pytest.TestReport) -> None:
+    """Name the recordings in the report of a failed test, and in its properties: the pages first."""
+    recordings = item.stash[_recordings]
+    pages = [*map(_page_of, _rows_of(recordings))]
+    if report.when == "teardown":  # those of a test whose embedded bot has found what is left are not written
+        pages = [page for page in pages if page.exists()]
     kept = [path for recording in recordings for path in recording.paths]
-    paths = [str(path) for path in (*map(_page_of, _rows_of(recordings)), *kept)]
+    paths = [str(path) for path in (*pages, *kept)]
     report.sections.append(("rtvi recording", "\n".join(paths) or _NOT_RECORDED))
     for properties in (item.user_properties, report.user_properties):
         properties[:] = [*(pair for pair in properties if pair[0] != _RECORDING)]

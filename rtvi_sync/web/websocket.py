@@ -50,7 +50,7 @@ class _SharedSocket:
         self._socket = real
         self._is_copy = is_copy
         self._backlog = backlog
-        # Guards writing, so that the frames of two threads stay apart. Held while a write blocks, up to _SOCKET_TIMEOUT.
+        # Guards writing, so that the frames of two threads stay apart. Held while a write blocks, for up to 10 s.
         self._writing = threading.Lock()
         self._timeout = real.gettimeout()
         real.settimeout(_SOCKET_TIMEOUT)

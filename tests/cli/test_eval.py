@@ -177,7 +177,7 @@ def test_the_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shown = page.partition("--transport eval\n")[2].partition("```")[0]
     reply = Reply("It is two degrees, and rain.", call=("get_weather", {"city": "Oslo"}), result={})
     with EmbeddedBot(replies=[reply]) as bot:
-        assert main(["eval", "weather.yaml", "--url", bot.ws_url, "--transport", "eval"]) == 3
+        assert main(["eval", "weather.yaml", "--url", bot.base_url, "--transport", "eval"]) == 3
     first, *told = capsys.readouterr().out.splitlines()
     assert first.startswith("NOT JUDGED   weather/oslo  (")
     assert told == shown.splitlines()[1:]

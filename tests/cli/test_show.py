@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -127,6 +129,22 @@ def test_what_cannot_be_shown(talk: str, tmp_path: Path, capsys: pytest.CaptureF
         out, err = capsys.readouterr()
         assert (out, err.count("\n")) == ("", 1), words
         assert err.startswith("rtvi-sync show: "), words
+
+
+@pytest.mark.parametrize("name", ["missing.jsonl", "missing.json"])
+def test_what_is_missing(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file that does not exist is told as `rtvi-sync eval` tells it."""
+    assert main(["show", str(tmp_path / name)]) == 2
+    told = capsys.readouterr().err
+    assert told == f"rtvi-sync show: {tmp_path / name} cannot be read: No such file or directory\n"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such permissions")
+def test_a_page_is_private(talk: str, tmp_path: Path) -> None:
+    """The page has all words of the recordings, so only this user may read it."""
+    page = tmp_path / "page.html"
+    assert main(["show", talk, "--html", str(page)]) == 0
+    assert stat.S_IMODE(page.stat().st_mode) == 0o600
 
 
 def test_nothing_is_overwritten_that_is_shown(talk: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

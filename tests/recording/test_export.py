@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,18 @@ def test_the_suffix_names_the_format(
     if name.endswith(".json"):
         json.loads(hostile.export(tmp_path / f"hostile-{name}"))
     assert hostile.export(format=format_)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such permissions")
+@pytest.mark.parametrize("name", ["talk.html", "talk.vtt"])
+def test_what_is_written_is_private(talk: Recording, tmp_path: Path, name: str) -> None:
+    """A new file may be read by this user only; one that exists keeps the permissions that its owner gave it."""
+    path = tmp_path / name
+    talk.export(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    path.chmod(0o644)
+    talk.export(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
 
 
 def test_no_format(talk: Recording, tmp_path: Path) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
 from collections.abc import Callable
+from fnmatch import fnmatch
 from itertools import pairwise
 from pathlib import Path
 
@@ -315,6 +317,33 @@ def test_a_late_answer_is_one_failure(run: Run) -> None:
     result.stdout.fnmatch_lines(["ERROR *::test_slow*"])
 
 
+def test_errors_of_the_package_show_the_line_of_the_test(run: Run) -> None:
+    """No frame and no cause inside the package is shown; an error that the test has caught before is."""
+    code = """
+        from pathlib import Path
+
+        def load():
+            raise KeyError("a fault of the test")
+
+        def test_missing(rtvi_client):
+            rtvi_client.ask(Path("nope.wav"))
+
+        def test_cause(rtvi_client):
+            try:
+                load()
+            except KeyError:
+                rtvi_client.ask(Path("nope.wav"))
+        """
+    result = run(code)
+    result.assert_outcomes(failed=2)
+    shown = result.stdout.str()
+    assert "    def __init__(" not in shown[: shown.index("_ test_cause _")]
+    told = "Cannot read the audio file nope.wav: No such file or directory"
+    result.stdout.fnmatch_lines(['>*rtvi_client.ask(Path("nope.wav"))', f"E *{told}"])
+    result.stdout.fnmatch_lines(["*KeyError: 'a fault of the test'"])
+    run(code, "--full-trace").stdout.fnmatch_lines(["*sources.py*"])
+
+
 def test_what_is_left(run: Run) -> None:
     """A session, a source in use, a thread that does not end: each fails the test that has left it, by name."""
     result = run("""
@@ -397,7 +426,9 @@ def test_what_handlers_raise(run: Run) -> None:
             assert "error" in rtvi_bot.wait_for_session().call_function("look")
         """)
     result.assert_outcomes(passed=4, errors=2)
-    result.stdout.fnmatch_lines(["a handler of 'botLlmStarted' raised", "*in fail", "AssertionError: not this one"])
+    result.stdout.fnmatch_lines(
+        ["a handler of 'botLlmStarted' raised AssertionError: not this one", "*in fail", "AssertionError: not this one"]
+    )
 
 
 def test_calls_over_the_eval_route(run: Run) -> None:
@@ -718,6 +749,71 @@ def test_failed_tests_keep_their_recording(run: Run, pytester: pytest.Pytester) 
     said = "but it said 'You said: fails' [text_mismatch]"
     assert mark == f"The test failed: turn 1: expected the bot to say 'a/b' {said}"
     assert not Recording.load(path).is_cut
+
+
+@pytest.mark.parametrize(
+    ("code", "options", "why"),
+    [
+        (
+            """
+            def test_it(rtvi_client):
+                rtvi_client.ask("Hello")
+            """,
+            ["--rtvi-latency-budget", "0.000001"],
+            "the first audio of turn 1 came after * s; the latency budget is 1e-06 s",
+        ),
+        (
+            """
+            def test_it(rtvi_client):
+                def check(event):
+                    assert False, "not this one"
+
+                rtvi_client.on("bot_llm_started", check)
+                rtvi_client.ask("Hello")
+            """,
+            [],
+            "a handler of 'botLlmStarted' raised AssertionError: not this one*",
+        ),
+    ],
+    ids=["late", "handler"],
+)
+def test_a_failure_after_the_test_has_its_recording(
+    run: Run, pytester: pytest.Pytester, code: str, options: list[str], why: str
+) -> None:
+    """A late answer and an assertion of a handler are found after the test; their recordings have page and mark."""
+    result = run(code, "--rtvi-record-failed", "kept", "--junitxml", "junit.xml", *options)
+    result.assert_outcomes(passed=1, errors=1)
+    (path,) = (pytester.path / "kept").glob("*.jsonl")
+    page = path.with_suffix(".html")
+    result.stdout.fnmatch_lines(["*rtvi recording*", str(page), str(path)])
+    assert "Test failed" in page.read_text("utf-8")
+    assert os.name == "nt" or stat.S_IMODE(page.stat().st_mode) == 0o600
+    [mark] = [row["text"] for row in Recording.load(path).rows if row["kind"] == "mark"]
+    assert fnmatch(mark, f"The test failed: {why}")
+    assert str(page) in (pytester.path / "junit.xml").read_text()
+
+
+def test_a_test_that_leaves_something_names_its_recording(run: Run, pytester: pytest.Pytester) -> None:
+    """What the embedded bot finds is told after the recordings have ended; the report names what there is of them."""
+    result = run(
+        """
+        from rtvi_sync import connect
+
+        kept = []
+
+        def test_it(rtvi_client, rtvi_url):
+            kept.append(connect(rtvi_url, text_only=True))
+
+        def test_end():
+            kept[0].close()
+        """,
+        "--rtvi-record-failed",
+        "kept",
+    )
+    result.assert_outcomes(passed=2, errors=1)
+    (path,) = (pytester.path / "kept").glob("*.jsonl")
+    result.stdout.fnmatch_lines(["*left by the test*", "*rtvi recording*", str(path)])
+    assert str(path.with_suffix(".html")) not in result.stdout.str()
 
 
 def test_every_test_keeps_its_recording(run: Run, pytester: pytest.Pytester) -> None:

@@ -139,13 +139,15 @@ class ExpectationMatcher:
         # Time of the latest match: the rest of a matched reply is not a new reply.
         self._matched_at = -math.inf
 
-    def match(self, expectation: Expectation, sent_at: float) -> Steps:
+    def match(self, expectation: Expectation, sent_at: float, number: int) -> Steps:
         """Wait for the event of an expectation.
 
         Args:
             expectation: An expectation that `answer_now()` doesn't handle.
             sent_at: Time of the turn's send, in monotonic seconds; the limit counts from it.
+            number: Number of the expectation in its turn, from 0.
         """
+        self._stream.begin_expectation(number)
         budget = expectation.within_ms or self._default_ms
         deadline = sent_at + budget / 1000
         if expectation.absent:
@@ -279,11 +281,12 @@ class ExpectationMatcher:
         what = _quoted(text)
         return _refused(judged, what) if judged.verdict == "error" else judged._replace(reason=_said(judged, what))
 
-    def _missing(self, expectation: Expectation, budget: int, why: str) -> Match:
+    def _missing(self, expectation: Expectation, budget: int, ended_by: str) -> Match:
         event = expectation.event
-        if why == "bot_ended":
+        if ended_by == "bot_ended":
             return failed("bot_ended", f"the bot ended the call before a matching {event} came", ends_turn=True)
-        reason = f"no matching {event} came within {budget} ms{self._stream.why_missing(event)}"
+        why = self._stream.why_missing(event, lambda found: _payload_failure(found, expectation) is None)
+        reason = f"no matching {event} came within {budget} ms{why}"
         return failed("timeout", reason, ends_turn=True)
 
     def _absent(self, expectation: Expectation, deadline: float, budget: int) -> Steps:

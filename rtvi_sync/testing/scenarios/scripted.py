@@ -158,7 +158,7 @@ class ScriptedConversation:
                     later.append((len(matches), expectation, gap[1]))
                     matches.append(Match(verdict="unsupported", reason=gap[1]))
                 else:
-                    matches.append(self._meet(self._matcher.match(expectation, sent_at)))
+                    matches.append(self._meet(self._matcher.match(expectation, sent_at, len(matches))))
                 if matches[-1].ends_turn:
                     break
             for position, expectation, why in later:

@@ -16,6 +16,7 @@ import attrs
 
 from rtvi_sync.events import Event, RTVIEvent
 from rtvi_sync.protocol.record import Record
+from rtvi_sync.protocol.text import quoted
 from rtvi_sync.testing.scenarios.model import EventName
 
 #: Length limit of a response, and of a sum of responses, in characters; the rest is dropped.
@@ -59,6 +60,8 @@ _PLAIN: Final[Mapping[RTVIEvent, EventName]] = {
     RTVIEvent.BOT_LLM_STARTED: "llm_started",
 }
 _IMAGE: Final = "eval-bot-image"
+# Limit of a text in a reason, in characters.
+_SHOWN: Final = 300
 # Events of a speaking bot.
 _VOICE: Final = frozenset({"bot_started_speaking", "bot_stopped_speaking", "tts_response"})
 
@@ -116,6 +119,8 @@ class ScenarioStream:
         # Events of the turn that expectations took or skipped, and the indices of the taken ones.
         self._log: list[ScenarioEvent] = []
         self._taken: set[int] = set()
+        # The expectations of the turn so far: position in the log at their start, and number.
+        self._begins: list[tuple[int, int]] = []
         self._text: list[str] = []  # the response that the model is writing
         self._text_length = 0
         # After a send or an interruption, until the next response: the model's text belongs to an older one.
@@ -244,6 +249,7 @@ class ScenarioStream:
         """Start a turn. Events that earlier expectations skipped are no longer available."""
         self._log.clear()
         self._taken.clear()
+        self._begins.clear()
 
     def drop(self) -> None:
         """Drop the waiting events, because the user is about to send and they are no answer to it."""
@@ -279,12 +285,27 @@ class ScenarioStream:
         """Return the events from a position on that no expectation took."""
         return [event for index, event in enumerate(self._log) if index >= since and index not in self._taken]
 
-    def why_missing(self, event: EventName) -> str:
-        """Return why no event of a type is left, as the end of a sentence; "" if unknown."""
+    def begin_expectation(self, number: int) -> None:
+        """Start an expectation of the turn, which takes or skips the events from now on."""
+        self._begins.append((self.position, number))
+
+    def why_missing(self, event: EventName, fits: Callable[[ScenarioEvent], bool] = lambda _: False) -> str:
+        """Return why no event of a type is left, as the end of a sentence; "" if unknown.
+
+        Args:
+            event: The type.
+            fits: Whether an event of the type would have met the expectation.
+        """
         if any(self._log[index].event == event for index in self._taken):
             return "; an earlier expectation has taken the one that came: put the conditions of both into one"
-        if any(each.event == event for each in self._log):
-            return "; one came before what an earlier expectation has taken: 'check_from: turn_start' lets it count"
+        passed = [index for index, each in enumerate(self._log) if each.event == event]
+        if passed:
+            index = next((each for each in passed if fits(self._log[each])), passed[-1])
+            found = self._log[index]
+            number = max(number for begin, number in self._begins if begin <= index)
+            what = " ".join(filter(None, (event, found.text and quoted(found.text.strip(), _SHOWN))))
+            advice = ": 'check_from: turn_start' lets it count" if fits(found) else ""
+            return f"; the {what} came before expectation {number} was over{advice}"
         if event in _VOICE and not self._bot_speaks and self._tells_model:
             return "; the bot is asked for no voice, because the modality of 'judge' is text"
         return ""

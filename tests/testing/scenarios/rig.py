@@ -115,8 +115,8 @@ class Rig:
     def match(self, *expectations: Expectation) -> list[Match]:
         """Return the outcome of expectations, until one ends the turn."""
         matches = []
-        for expectation in expectations:
-            matches.append(self.run(self._matcher.match(expectation, self._sent_at)))
+        for number, expectation in enumerate(expectations):
+            matches.append(self.run(self._matcher.match(expectation, self._sent_at, number)))
             if matches[-1].ends_turn:
                 break
         return matches

@@ -69,13 +69,28 @@ def test_why_nothing_came() -> None:
         "within 10000 ms; an earlier expectation has taken the one that came: put the conditions of both into one"
     )
     (passed_over,) = rig.match(expected("bot_started_speaking"))
-    assert "; one came before what an earlier expectation has taken: 'check_from: turn_start'" in passed_over.reason
+    assert passed_over.reason.endswith(
+        "; the bot_started_speaking came before expectation 0 was over: 'check_from: turn_start' lets it count"
+    )
     (silent,) = sent(written(1, "Hi")).match(expected("bot_started_speaking"))
     assert silent.reason.endswith("; the bot is asked for no voice, because the modality of 'judge' is text")
     (mute,) = sent(written(1, "Hi"), speaks=True).match(expected("bot_started_speaking"))
     assert mute.reason.endswith("within 10000 ms")
     (phone,) = sent(tells_model=False).match(expected("bot_started_speaking"))
     assert phone.reason.endswith("within 10000 ms")
+
+
+def test_why_an_answer_is_missing_after_a_call_that_never_came() -> None:
+    """The reason names the answer and the expectation that passed it over, and no remedy by which it would fail."""
+    for part, advice in (("Hi", ": 'check_from: turn_start' lets it count"), ("rain", "")):
+        rig = sent(written(1, "Hi there"))
+        call = expected("function_call", calls=["look"], within_ms=2000)
+        matches = rig.match(call, expected("llm_response", text_contains=part, within_ms=5000))
+        assert kinds(matches) == ["missing_function_call", "timeout"]
+        assert matches[1].reason == (
+            "no matching llm_response came within 5000 ms; "
+            f"the llm_response 'Hi there' came before expectation 0 was over{advice}"
+        )
 
 
 def test_what_ends_a_turn() -> None:
