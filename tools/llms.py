@@ -203,7 +203,7 @@ def _described_source(path: Path) -> Iterator[str]:
             if node.name[0] != "_":
                 is_property = any(ast.unparse(each) == "property" for each in node.decorator_list)
                 after = " (property)" if is_property else _source_signature(node)
-                yield f"{cls.name}.{node.name}{after}\n{_in_lines(ast.get_docstring(node))}"
+                yield f"{cls.name}.{node.name}{after}\n{first_sentence(ast.get_docstring(node) or '')}"
 
 
 def _source_signature(function: ast.FunctionDef) -> str:

@@ -302,6 +302,12 @@ def test_the_limit_of_the_call_passes() -> None:
     assert [name for name, _ in error.attempts] == ["first", "second"]
 
 
+def test_a_limit_in_the_wrong_unit() -> None:
+    """The error of `timeout=5`, which is in milliseconds, says so."""
+    with pytest.raises(ConnectionTimeoutError, match=r"within 0\.005 s \(timeout= is in milliseconds, "):
+        RTVIClient(transport=Named("silent", is_silent), timeout=5).connect()
+
+
 def test_all_are_silent_until_the_limit() -> None:
     """The error has a line for each way, with the time of all its attempts, and no advice to raise a limit for each."""
     client = client_of(Named("first", is_silent), Named("second", is_silent), connect_timeout=2.0)
