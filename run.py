@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Set up and run rtvi_sync on a machine that has only `python3`.
 
-The first run creates an environment in `.venv/` inside the project and installs what pyproject.toml lists; later runs
-start at once. This file uses only the standard library, and needs neither pip, nor the venv module, nor a compiler, nor
+The first run creates an environment in `.venv/` inside the project and installs the packages that pyproject.toml lists;
+later runs start at once. This file uses only the standard library, and needs no pip, no venv module, no compiler and no
 root. Its syntax stays within Python 3.6, so that an older Python can parse it and print one line.
 """
 
@@ -189,13 +189,13 @@ NOT_QUICK = re.compile(
     r"|\b(?:Server|Proxy|serving|black_hole)\(|\bPeer\b|running_kernel|\bStub\b|mark\.(?:real|matrix)"
 )
 
-# What `run.py` is made of, which tests/test_run.py tests.
+# The parts of `run.py`, which tests/test_run.py tests.
 OWN_FILES = ("run.py", *(f"tools/{name}.py" for name in ("environments", "local_bot", "machine", "results")))
 NO_TESTS = 5  # the status of pytest if the files have no test that is selected, such as only tests of real parts
 
 DEMO_SECONDS = 1800.0
 DEMO_CHOICES = {"--url", "--speech"}  # options without which the demo asks the local bot
-# What a command passes its further arguments to, and which has a help of its own.
+# Programs that take a command's further arguments, and have a help of their own.
 MODULES = {
     "demo": "rtvi_sync demo",
     "test": "pytest",
@@ -281,7 +281,7 @@ def install_programs(python: Path, programs: Mapping[str, Sequence[str]] = PROGR
 
 
 def set_up_real_parts(python: Path, *, matrix: bool) -> tuple[dict[str, str], list[str]]:
-    """Set up the real parts; those of the matrix, too.
+    """Set up the real parts, including those that only the matrix needs.
 
     Returns:
         Environment variables with the paths for the tests, and one line for each part that is unavailable.
@@ -487,7 +487,7 @@ def setup(arguments: list[str]) -> int:
 
 
 def set_up_tests(python: Path, options: Collection[str]) -> tuple[dict[str, str], list[str]]:
-    """Set up what the tests need. Return environment variables for them, and one line for each unavailable part."""
+    """Set up the parts of the tests. Return environment variables, and one line for each unavailable part."""
     variables: dict[str, str] = {}
     unavailable = []
     try:
@@ -539,7 +539,7 @@ def run_pytest(
 
 
 def run_measured(python: Path, words: Sequence[str], variables: dict[str, str]) -> int:
-    """Run pytest and keep what it has covered. Return its exit status."""
+    """Run pytest and keep its coverage data. Return its exit status."""
     coverage = [python, "-m", "coverage"]
     (CACHE / "coverage").mkdir(exist_ok=True)
     run_quietly([*coverage, "erase"], cwd=ROOT)
@@ -704,7 +704,7 @@ def changed_files() -> list[Path]:
         try:
             done = subprocess.run([git, *words], cwd=ROOT, capture_output=True, text=True, check=True)
         except subprocess.CalledProcessError as error:
-            raise SetupError(f"git cannot say what has changed ({error}): name the files") from None
+            raise SetupError(f"git cannot list the changed files ({error}): name the files") from None
         names += done.stdout.splitlines()
     return [Path(name) for name in names]
 
@@ -719,7 +719,7 @@ def tests_of(changed: Collection[Path]) -> list[str]:
     """Return the test files for changed files.
 
     For a test file, itself; for a module, the file of its name and the quick ones of the folder that mirrors its own;
-    for a tool, those that import it; for a page of the docs, those of the docs.
+    for a tool, the tests that import it; for a page of the docs, the tests of the docs.
     """
     found: list[Path] = []
     for path in changed:
@@ -806,7 +806,7 @@ def main(arguments: list[str]) -> int:
     if {"-h", "--help"} & {*arguments[1:]}:
         print_help(arguments[0], arguments[1:])
         return 0
-    os.environ.pop("PYTHONPATH", None)  # pip would count the packages there as those of the environment
+    os.environ.pop("PYTHONPATH", None)  # pip would count the packages there as part of the environment
     # Packages are installed without bytecode files: the first program that imports a module writes its file.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     signal.signal(signal.SIGTERM, stop)

@@ -1,1 +1,1 @@
-"""What the SDK costs, measured: each module is a program."""
+"""Measurements of the SDK's costs: each module is a program."""

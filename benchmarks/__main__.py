@@ -23,7 +23,7 @@ from .results import Results
 from .scenarios import SCENARIOS
 from .tables import QUICK
 
-#: Page -> what makes its generated parts.
+#: Page -> the function that makes its generated parts.
 PAGES: Final[dict[str, Callable[[str, Results], str]]] = {
     "background/performance.md": report.page,
     "background/many-sessions.md": locust_workers.page,
@@ -108,7 +108,7 @@ def measure_all(
     once: Collection[str],
     save: Callable[[], None],
 ) -> None:
-    """Measure what is named, and save after each step.
+    """Measure the named scenarios, and save after each step.
 
     Args:
         whole: scenarios that ignore `effort`.

@@ -27,7 +27,7 @@ AUTHORITY: Final = "RTVI_BENCH_AUTHORITY"
 
 @functools.cache
 def _context() -> ssl.SSLContext | None:
-    """Return what all clients of the process trust; None: no TLS."""
+    """Return the authorities that all clients of the process trust; None: no TLS."""
     authority = os.environ.get(AUTHORITY)
     return ssl.create_default_context(cafile=authority) if authority else None
 

@@ -1,9 +1,9 @@
 """How many sessions in real time one process holds, and workers of Locust: CPU, memory, gaps; and a storm of connects.
 
-`python -m benchmarks --only locust` measures it and writes docs/background/many-sessions.md. The most that one worker
-holds well is what a large test is planned by. Every process is new for its row. The bot is the server of the
-benchmarks, a process of its own, and in some rows on a core of its own, by taskset, or with TLS; the sessions are those
-of `held.py`.
+`python -m benchmarks --only locust` measures it and writes docs/background/many-sessions.md. The largest number of
+sessions that one worker holds well is the basis for planning a large test. Each row has new processes. The bot is the
+server of the benchmarks, in a process of its own. In some rows, taskset gives it a core of its own, or it speaks TLS.
+The sessions are from `held.py`.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ RUNS: Final = (
     Run(1, 100, apart=True, tls=True),
 )
 _SECONDS: Final = 20.0
-#: A storm: sessions that connect, in seconds. The bot has a core of its own where that is to be had.
+#: A storm: sessions that connect, in seconds. The bot has a core of its own where the machine allows.
 STORM: Final = (500, 10)
 _SPAWN_RATE: Final = 50.0
 _LIMIT: Final = 120.0
-# A process holds its sessions well if it leaves of its core what is needed when much comes at once, if one gap in a
-# hundred is not longer than this (ms), and if it is in real time but for a look in a thousand.
+# A process holds its sessions well if three things are true. It leaves a part of its core free for bursts; 99 % of the
+# gaps are no longer than this (ms); and only one look in a thousand finds it behind real time.
 _BUSY: Final = 0.7
 _GAP: Final = 100.0
 _REAL_TIME: Final = 0.999
@@ -85,7 +85,7 @@ _WORKERS_OF_MACHINE: Final = 30
 # Bits and packets a second of 16 kHz audio one way, on the wire.
 _BITS: Final = 290_000
 _PACKETS: Final = 50
-# Of the rate at which one worker has borne a storm, what is planned with.
+# The share of a worker's highest measured connect rate that the plan uses.
 _RAMP: Final = 0.1
 _HEADERS: Final = (
     *("held by", "sessions", "CPU, all", "CPU each", "RSS each", "request p50", "request p99"),
@@ -96,13 +96,13 @@ _STORM_HEADERS: Final = ("connects of one worker", "failed", "p50", "p99", "long
 
 @attrs.frozen(kw_only=True)
 class Held:
-    """What it cost to hold sessions.
+    """The cost of holding sessions.
 
     Attributes:
         workers: of Locust, that held them; 0: one process without Locust.
         sessions: how many.
         cpu: seconds of CPU in each second, of all processes that held them.
-        rss_kb: memory of each session, without that of a process that has none.
+        rss_kb: memory of each session, above the memory of a process without sessions.
         requests: p50 and p99 of a request, in ms.
         gaps: p50 and p99 of the longest silence of a session that the server noticed in two seconds, in ms: 20 is
             perfect.
@@ -149,7 +149,7 @@ class Storm:
 
     Attributes:
         sessions: how many.
-        seconds: in which they began.
+        seconds: the time in which they started.
         failed: how many did not connect.
         connects: p50, p99 and the longest of their connects, in ms.
         cpu: seconds of CPU of the worker in each second.
@@ -185,7 +185,7 @@ class Bot:
 
     Attributes:
         url: where it is.
-        before: what the commands begin with that hold sessions.
+        before: the prefix of the commands that hold sessions.
         authority: file of the authority that has signed its certificate; "" without TLS.
     """
 
@@ -378,7 +378,7 @@ def _by_locust(bot: Bot, workers: int, number: int, seconds: float) -> Held:
     if users != total:
         raise RuntimeError(f"{total - users} of {total} users were gone, and their sessions with them:\n{errors}")
     if not {"heard", "gap"} <= stats.keys():
-        raise RuntimeError(f"in {seconds:.0f} s and {_LIMIT:.0f} more no figures of all kinds came: {sorted(stats)}")
+        raise RuntimeError(f"figures are missing after {seconds:.0f} s and {_LIMIT:.0f} more: {sorted(stats)}")
     heard, gap = stats["heard"], stats["gap"]
     if int(heard["Failure Count"]):
         raise RuntimeError(f"requests failed: {heard}")
@@ -462,7 +462,7 @@ def _wait_for_line(process: subprocess.Popen[str], words: str) -> None:
 
 
 def table(rows: Sequence[Held], storms: Sequence[Storm] = ()) -> str:
-    """Return Markdown: what was measured, and what follows for a large test from the most that one worker held well.
+    """Return Markdown: the measurements, and a plan of a large test from the most sessions that one worker held well.
 
     Raises:
         RuntimeError: it held none of its rows well, so nothing follows.
@@ -484,7 +484,7 @@ def table(rows: Sequence[Held], storms: Sequence[Storm] = ()) -> str:
 
 
 def plan(most: Held, storms: Sequence[Storm]) -> str:
-    """Return the table of what a large test takes, from the most that one worker holds well."""
+    """Return the table of the resources for a large test, from the most sessions that one worker holds well."""
     workers = math.ceil(_MANY / most.sessions)
     machines = math.ceil(workers / _WORKERS_OF_MACHINE)
     rates = [each.sessions / each.seconds for each in storms if not each.failed] or [_SPAWN_RATE]

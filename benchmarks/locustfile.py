@@ -56,7 +56,7 @@ class Holder(RTVIUser):
     def on_start(self) -> None:
         """Connect, and start the statistics."""
         self.client.connect()
-        look(self.client)  # the statistics begin here
+        look(self.client)  # the statistics start here
         time.sleep(PAUSE)
 
     @task

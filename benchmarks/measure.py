@@ -35,7 +35,7 @@ def peers_of(scenario: str, chosen: Sequence[str]) -> list[str]:
 
 
 def server_of(scenario: str) -> AbstractContextManager[str]:
-    """Return what runs the other end of a scenario, and yields its address."""
+    """Return a context manager that runs the other end of a scenario and yields its address."""
     if scenario in webrtc.OF_PIPECAT:
         return pipecat_bot()
     return packet_bot() if scenario in webrtc.OF_PACKETS else running()
@@ -73,7 +73,7 @@ def measure(
     if scenario in webrtc.OF_PIPECAT and pipecat_python() is None:
         return {name: [{"failed": "there is no environment PIPECAT, which has the bot"}] for name in names}
     found: dict[str, list[Round]] = {name: [] for name in names}
-    # What is counted is not disturbed by what runs beside it.
+    # Programs beside it don't disturb a count.
     together = len(os.sched_getaffinity(0)) if scenario in COUNTED else 1
     with server_of(scenario) as url, ThreadPoolExecutor(together) as pool:
         for number in range(rounds):

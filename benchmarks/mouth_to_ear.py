@@ -1,4 +1,4 @@
-"""Mouth-to-ear delay: what the SDK adds to the latency of the audio devices.
+"""Mouth-to-ear delay: the SDK's part, added to the latency of the audio devices.
 
     python -m benchmarks.mouth_to_ear [--seconds 20] [--library sounddevice]
 
@@ -49,7 +49,7 @@ _MIC_RATE: Final = 16000
 _MIC_PERIOD: Final = 0.02
 _SPEAKER_PERIOD: Final = 0.04
 _LOUD: Final = 10000
-#: How the SDK calls each library, and the class of what is opened by it.
+#: The SDK's binding of each library, and the class of the streams that it opens.
 _BINDINGS: Final[dict[Library, tuple[Any, Any]]] = {
     "pyaudio": (pyaudio_binding, pyaudio_binding.PyAudioStream),
     "sounddevice": (sounddevice_binding, sounddevice_binding.SoundDeviceStream),
@@ -98,7 +98,7 @@ class MonitorRecorder:
         self._thread = threading.Thread(target=self._read)
 
     def onsets(self) -> list[float]:
-        """Return when audio began after silence."""
+        """Return when audio started after silence."""
         loud = [when for when, pcm in self._frames if np.abs(np.frombuffer(pcm, np.int16).astype(int)).max() > _LOUD]
         return [when for before, when in itertools.pairwise([0.0, *loud]) if when - before > PAUSE / 2]
 
@@ -124,7 +124,7 @@ class MonitorRecorder:
 
 
 def begin_portaudio(library: Library) -> PortAudioBinding:
-    """Return PortAudio, without the messages of what is below it."""
+    """Return PortAudio, without the messages of the libraries below it."""
     module, _ = _BINDINGS[library]
     loaded = module.load()
     portaudio.silence_libraries()

@@ -1,8 +1,8 @@
-"""A bot over WebRTC that costs little: what it says was encoded before, and what it hears is counted, not decoded.
+"""A bot over WebRTC that costs little: its speech was encoded before, and it counts received audio without decoding it.
 
 It prints its address, and ends with its standard input. `POST /api/offer?loss=0.01` is answered by a session whose
-voice, a tone, loses this share of its packets on the way. The client message `heard` is answered with what came since
-the last one: `frames` of 20 ms, in how many `seconds`.
+voice, a tone, loses this share of its packets on the way. The answer to the client message `heard` counts the audio
+received since the last one: `frames` of 20 ms, in how many `seconds`.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Ear:
         return False, None
 
     def heard(self) -> dict[str, float]:
-        """Return what came since the last call."""
+        """Return the audio received since the last call."""
         now = time.monotonic()
         frames, self._frames = self._frames, 0
         seconds, self._since = now - self._since, now
@@ -81,7 +81,7 @@ class Ear:
 
 
 def lossy(send: Callable[[bytes], Any], share: float) -> Callable[[bytes], Any]:
-    """Return a function that sends RTP as `send` does, but for a share of the packets; those of RTCP all arrive."""
+    """Return a function that sends RTP as `send` does, but drops a share of the packets; it sends all of RTCP."""
     chance = random.Random(7)
 
     async def send_some(data: bytes) -> None:

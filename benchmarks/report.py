@@ -34,7 +34,7 @@ def part(name: str, results: Results) -> str:
 
 
 def terminal(results: Results) -> str:
-    """Return the quick table for a terminal, and a line with what could not be measured."""
+    """Return the quick table for a terminal, and a line with the figures that could not be measured."""
     lines = cells(results, QUICK)
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     rows = [
@@ -83,7 +83,7 @@ def _times(value: float | None) -> str:
 
 
 def machines(results: Results) -> str:
-    """Return the list of the machines, and of what was measured on each, when and how often."""
+    """Return the list of the machines, and for each its scenarios, their dates and their rounds."""
     found: dict[str, dict[str, list[str]]] = {}
     for name, how in results.measured.items():
         words = ", ".join(_words_of(results.machines[name]))
@@ -95,7 +95,7 @@ def machines(results: Results) -> str:
 
 
 def _words_of(machine: Mapping[str, str]) -> Sequence[str]:
-    """Return what the page says of a machine; the versions of the packages are in the results alone."""
+    """Return the page's words about a machine; only the results have the versions of the packages."""
     return [machine[name] for name in ("processor", "system", "Python") if name in machine]
 
 

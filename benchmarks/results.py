@@ -52,7 +52,7 @@ def figures(rounds: Rounds, scenario: str, peer: str, figure: str) -> Sequence[f
 
 
 def measured(rounds: Rounds, scenario: str, peer: str, figure: str, over: str = "") -> Sequence[float]:
-    """Return a figure of each round that has it, or its ratio to that of another peer in the same round."""
+    """Return a figure of each round that has it, or its ratio to another peer's figure in the same round."""
     found = figures(rounds, scenario, peer, figure)
     if not over:
         return [value for value in found if value is not None]

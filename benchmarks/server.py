@@ -1,14 +1,13 @@
 """The server that all peers are measured against: one thread, one epoll, frames that are built in advance.
 
 It runs in a process of its own (`python -m benchmarks.server [PEM]`), prints its address, and ends when its standard
-input does. With a file that has a key and its certificate it speaks TLS. It needs Linux and the standard library. Every
-client library that is measured says the same to it, RTVI over protobuf frames over WebSocket, and it must never be what
-limits them.
+input does. With a file that has a key and its certificate it speaks TLS. It needs Linux and the standard library. All
+measured client libraries send it the same, RTVI over protobuf frames over WebSocket, and it must never limit them.
 
-A client is told that the bot is ready as soon as it says that it is. It then asks for what it wants by client messages,
+The server answers a client's ready message at once with its own. The client then sends its wishes as client messages,
 each of which is answered at once by a server response; `Command` lists them. The address may ask, too:
-`ws://.../?events=5&audio=50` is sent 5 events and 50 audio frames a second from its ready message on, and `?mute` is
-never told that the bot is ready.
+`ws://.../?events=5&audio=50` gets 5 events and 50 audio frames a second from its ready message on, and `?mute` never
+gets the bot's ready message.
 
 A text that is sent is answered as by a bot of RTVI 2.0, which writes, and speaks by audio and by reports of its words:
 `ANSWER_RATE` messages and frames a second.
@@ -61,9 +60,9 @@ _CLOSE, _PING = 0x88, 0x89
 _INPUT: Final = memoryview(bytearray(1 << 18))
 # About how many bytes of a burst are written at a time, so that other sessions are served in between.
 _BLOCK_BYTES: Final = 1 << 17
-# What is sent at its time before the server looks again what has come.
+# The most messages and frames that the server sends on schedule before it looks again for input.
 _TURN: Final = 64
-# What a socket says that cannot go on now.
+# The errors of a socket that cannot go on now.
 _LATER: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 _MAKERS: Final = {"events": event_frame, "audio": audio_frame}
@@ -83,10 +82,10 @@ class Command:
     EVENTS: Final = "events"
     #: The same for audio frames; a burst is followed by one event.
     AUDIO: Final = "audio"
-    #: Answered with what was heard in the `seconds` since it was last asked, which is when it has `begun`: `frames`,
-    #: `bytes`, times of the `first` and the `last`, the largest `gap` without any, those at both ends included, and the
-    #: `times` of all, if `{"times": true}` was asked for before. `late` is the server's own: by how many seconds it was
-    #: at most late with what it sends this client at given times.
+    #: Answered with the audio heard in the `seconds` since the last such question, which was at `begun`: `frames`,
+    #: `bytes`, times of the `first` and the `last`, the largest `gap` without any, including the gaps at both ends, and
+    #: the `times` of all, if `{"times": true}` was asked for before. `late` is the server's own: the most seconds by
+    #: which it was late with the messages that it sends this client at given times.
     HEARD: Final = "heard"
     #: Answered with the time at which the last answer to a text ended, `{"ended": seconds}`.
     ANSWERED: Final = "answered"
@@ -146,7 +145,7 @@ class Session:
         self.open = True
 
     def readable(self) -> None:
-        """Read and handle what has arrived."""
+        """Read and handle the received bytes."""
         try:
             size = self.sock.recv_into(_INPUT)  # more than a record of TLS has, so none is left that epoll does not see
         except _LATER:
@@ -394,7 +393,7 @@ class Server:
         )
 
     def _send_due(self) -> float:
-        """Send what is due, at most a batch, and return the seconds until the next is due."""
+        """Send the due messages, at most a batch, and return the seconds until the next is due."""
         paced = self._paced
         for _ in range(_TURN):
             if not paced:
@@ -420,7 +419,7 @@ def running(before: Sequence[str] = (), pem: str = "") -> Iterator[str]:
     """Run a server in a process of its own within the block, and yield its address.
 
     Args:
-        before: what its command begins with, such as `taskset`.
+        before: the prefix of its command, such as `taskset`.
         pem: file with the key and the certificate of a server that speaks TLS.
     """
     server = subprocess.Popen(
@@ -443,7 +442,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     server = Server(pem=sys.argv[1] if len(sys.argv) > 1 else "")
     print(server.url, flush=True)
-    gc.disable()  # its pauses would count as those of a client
+    gc.disable()  # its pauses would count as a client's
     server.serve()
 
 

@@ -107,7 +107,7 @@ def event_frame() -> bytes:
 
 
 def _writing() -> Iterator[bytes]:
-    """Yield what the model writes."""
+    """Yield the model's words."""
     yield message_frame("bot-llm-started", None)
     for word in _WORDS:
         yield message_frame("bot-llm-text", {"text": word})

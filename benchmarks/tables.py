@@ -57,7 +57,7 @@ class Row:
         )
 
     def figure_of(self, values: Sequence[float]) -> float:
-        """Return what is judged of the figures of all rounds."""
+        """Return the figure of all rounds that is judged."""
         if self.every_round:
             return max(values) if self.least is None else min(values)
         return statistics.median(values)
@@ -78,8 +78,8 @@ class Table:
     """Rows with the same columns.
 
     Attributes:
-        peers: the columns. The first one has the figures of the peer that its row is about; the figures of all rows are
-            divided by those of the second.
+        peers: the columns. The first one has the figures of the row's own peer; the second one's figures divide the
+            figures of all rows.
     """
 
     peers: Sequence[str]
@@ -89,7 +89,7 @@ class Table:
 _100: Final = "100 sessions with callbacks"
 _500: Final = "500 sessions"
 
-#: What is measured by `--quick`, and shown in the terminal.
+#: The table of `--quick`, shown in the terminal.
 QUICK: Final = Table(
     ("ours", "ref", "raw", "picows", "pipecat-pipeline"),
     (

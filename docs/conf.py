@@ -115,7 +115,7 @@ PUBLIC = _public()
 
 
 def address_of(text: str, owner: str) -> str | None:
-    """Return the address of what a docstring names: a public name, its member, or a member of the docstring's class."""
+    """Return the address of a name in a docstring: a public name, its member, or a member of the docstring's class."""
     path = text.split("(", 1)[0]
     if not re.fullmatch(r"[A-Za-z_][\w.]*", path):
         return None
@@ -150,7 +150,7 @@ def member_address(place: str, member: str) -> str | None:
 
 
 def prepare_docstring(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """Turn the package's docstrings into what napoleon reads: references, code, and one attribute a line."""
+    """Turn the package's docstrings into napoleon's form: references, code, and one attribute a line."""
     if name == "rtvi_sync.RTVIClient":
         lines[:] = without_options(lines)
     if what == "class" and attrs.has(obj):
@@ -204,7 +204,7 @@ def with_inherited_attributes(cls: type, lines: list[str]) -> list[str]:
 
 
 def with_code_blocks(lines: list[str]) -> list[str]:
-    """Mark the indented blocks of a docstring as code, but not those of its sections."""
+    """Mark the indented blocks of a docstring as code, except in its sections."""
     marked = []
     for number, line in enumerate(lines):
         marked.append(line)
@@ -222,7 +222,7 @@ def with_code_blocks(lines: list[str]) -> list[str]:
 
 
 def shorten_signature(app: Sphinx, what: str, name: str, obj: Any, options: Any, signature: str, returns: str) -> Any:
-    """Leave out of a signature what only type checkers need."""
+    """Remove from a signature the parts that only type checkers need."""
     if signature:
         signature = re.sub(r"(\*\*\w+): Unpack\[\w+\]", r"\1", signature).replace(" = NOTHING", " = ...")
     return signature, {"ClientT": "RTVIClient", "TransportT": "Transport"}.get(returns, returns)
@@ -260,7 +260,7 @@ def write_llms(app: Sphinx, error: Exception | None) -> None:
 
 
 def setup(app: Sphinx) -> None:
-    """Add what this file defines."""
+    """Connect the handlers of this file."""
     app.connect("source-read", link_to_repository)
     app.connect("autodoc-process-docstring", prepare_docstring, priority=100)
     app.connect("autodoc-process-docstring", restore_colon, priority=900)

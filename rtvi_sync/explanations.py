@@ -1,4 +1,4 @@
-"""The errors of the first minutes: what each means, and what to do. docs/guides/errors.md is made of this table."""
+"""The errors of the first minutes, with cause and cure. docs/guides/errors.md is made of this table."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ DOCUMENTATION = ""
 
 @attrs.frozen
 class Explanation:
-    """Why an error happens, and what to do about it.
+    """The cause and the cure of an error.
 
     Attributes:
         word: Its short name, which `rtvi-sync explain` takes, and the anchor of its paragraph.
         text: The part of the message by which the error is found.
-        cause: What has happened: sentences.
-        cure: What to do: sentences.
+        cause: The cause, in whole sentences.
+        cure: The next steps, in whole sentences.
         page: The page of the documentation that says more: its name without ".md", or "".
     """
 
@@ -65,13 +65,13 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
         Explanation(
             "not-json",
             "did not answer with JSON",
-            "The URL is that of a web page.",
+            "The URL leads to a web page.",
             "Pass the URL of the start endpoint, which ends in `/start`, or the server's without a path.",
         ),
         Explanation(
             "no-endpoint",
             "Give the whole URL of the endpoint",
-            "The server has neither `/start` nor `/connect`.",
+            "The server has no `/start` and no `/connect`.",
             "Pass the endpoint's whole URL. If the server has a WebSocket only, pass the URL of that.",
         ),
         Explanation(
@@ -237,7 +237,7 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
         Explanation(
             "not-heard",
             "The bot has not heard the question",
-            "You spoke, and the bot reported neither speech nor words.",
+            "You spoke, and the bot reported no speech and no words.",
             "If the bot muted the user, wait for `user_mute_stopped`. "
             "Otherwise give the bot audio input, and voice detection or speech recognition.",
             "pipecat",

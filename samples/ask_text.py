@@ -2,7 +2,7 @@
 
     python3 run.py sample ask_text --url http://localhost:7860 "What time is it?" "And in Oslo?"
 
-Without a URL it asks the embedded bot, which repeats what it reads.
+Without a URL it asks the embedded bot, which repeats the question.
 """
 
 import argparse

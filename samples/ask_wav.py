@@ -1,4 +1,4 @@
-"""Ask a voice bot what a WAV file says, print the transcript, keep the bot's audio.
+"""Ask a voice bot the question in a WAV file, print the transcript, keep the bot's audio.
 
     python3 run.py sample ask_wav --url http://localhost:7860 QUESTION.wav ANSWER.wav
 

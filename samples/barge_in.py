@@ -1,8 +1,8 @@
-"""Talk over a voice bot, and see what it had said by then.
+"""Talk over a voice bot, and see how much it had said by then.
 
     python3 run.py sample barge_in --url http://localhost:7860 "Tell me a joke." "Stop!"
 
-Without a URL it interrupts the embedded bot, which repeats what it reads.
+Without a URL it interrupts the embedded bot, which repeats the question.
 """
 
 import argparse
@@ -17,7 +17,7 @@ LONG = "Tell me a long story about a dog that ran over all the hills of the land
 
 
 def talk_over(url: str, question: str, interruption: str) -> None:
-    """Ask a question, and another one half a second after the bot has begun to speak."""
+    """Ask a question, and another one half a second after the bot starts to speak."""
     with connect(url, mic=False, speaker=False, connect_timeout=15) as client:
         second = client.barge_in(interruption, after="bot-started-speaking", delay=0.5)
         first = client.ask(question)

@@ -1,4 +1,4 @@
-"""A kiosk: there is a session whenever there is a bot, until Ctrl-C; what both say is printed.
+"""A kiosk: it has a session whenever there is a bot, until Ctrl-C, and prints the words of both sides.
 
     python3 run.py sample kiosk --url http://localhost:7860
 

@@ -1,5 +1,5 @@
-"""What every test is held to: no thread of the package and no descriptor outlives it, and there are no sound devices.
-And what all tests may use."""
+"""The rules for every test: no thread of the package and no descriptor outlives it, and there are no sound devices.
+Also fixtures that all tests may use."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", autouse=True)
 def quick_collections() -> None:
-    """Keep what there is by now out of the garbage collections to come: they would look at it after every test.
+    """Keep the present objects out of later garbage collections, which would look at them after every test.
 
-    What modules load while their tests run makes a collection thirty times as long in the end.
+    Modules loaded while their tests run make a collection thirty times as long in the end.
     """
     gc.collect()
     gc.freeze()
@@ -110,7 +110,7 @@ def nothing_left_behind() -> Iterator[None]:
     with slowness.Stopwatch() as watch:
         while watch.look().given < 2.0:
             for thread in threads:
-                with contextlib.suppress(RuntimeError):  # it is about to begin
+                with contextlib.suppress(RuntimeError):  # it is about to start
                     thread.join(0.05)
             threading.Event().wait(0.02)
             gc.collect()
@@ -120,11 +120,11 @@ def nothing_left_behind() -> Iterator[None]:
     pytest.fail(f"left behind: threads {[t.name for t in threads]}, descriptors {descriptors}")
 
 
-# Tables in the summary of the test run. Tests may run in several processes: what they counted travels with their
-# reports to the one that prints.
+# Tables in the summary of the test run. Tests may run in several processes: their counts travel with their reports to
+# the process that prints.
 
 _PROPERTY = "table"
-#: By the name of the function that tells it: the sum of what all tests have counted.
+#: By the name of the function that makes the lines: the sum of all tests' counts.
 _tables: defaultdict[str, Counter[Any]] = defaultdict(Counter)
 
 
@@ -147,7 +147,7 @@ def show_table(request: pytest.FixtureRequest) -> Callable[[_Tell, Counter[Any]]
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Keep what a test has counted for a table; each of its three reports has it."""
+    """Keep a test's counts for a table; each of its three reports has them."""
     if report.when == "teardown":
         for kind, value in report.user_properties:
             if kind == _PROPERTY:

@@ -1,8 +1,8 @@
-"""Every Python block of README and the docs runs as a reader would run it, and prints what the page says.
+"""Every Python block of README and the docs runs as a reader would run it, and prints the page's output.
 
-A comment above a block says what the block needs, in parts between semicolons:
+A comment above a block lists the needs of the block, in parts between semicolons:
 
-* ``bot: replies="It is noon."``: an embedded bot with these arguments. Its URL replaces that of the reader's bot.
+* ``bot: replies="It is noon."``: an embedded bot with these arguments. Its URL replaces the reader's bot's.
 * ``files: question.wav``: recordings of a voice, in the folder where the block runs.
 * ``stop``: the block waits for ever; Ctrl-C ends it as soon as the bot has a session.
 * ``file: test_shop.py``: a part of a file, which the tests of the tutorial join. It does not run alone.
@@ -33,14 +33,14 @@ ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 PAGES = [README, ROOT / "AGENTS.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LINKING = [*PAGES, *sorted({*ROOT.glob("*.md"), *(ROOT / "samples").glob("*/*.md")} - {*PAGES})]
-# What a block of Python needs, the block, and the indented output that follows it, if one does.
+# The needs of a block of Python, the block, and the indented output that follows it, if one does.
 BLOCK = re.compile(
     r"^(?:<!-- ([^\n]*) -->\n)?```python\n(.*?)^```\n(?:\n((?: {4}[^\n]*\n)+))?", re.DOTALL | re.MULTILINE
 )
 URL = "http://localhost:7860"  # of the reader's bot
 SPEECH = ROOT / "rtvi_sync" / "cli" / "speech.wav"
 
-# A block has to import what it uses, so it begins without the modules of the package that others have imported.
+# A block has to import the modules that it uses, so it starts without modules of the package that others imported.
 FIRST = f"""
 import sys
 sys.path[0] = {str(ROOT)!r}
@@ -52,7 +52,7 @@ del name, sys
 
 @attrs.frozen(kw_only=True)
 class Needs:
-    """What a block needs, from the comment above it."""
+    """The needs of a block, from the comment above it."""
 
     bot: str | None = None
     files: list[str] = attrs.field(factory=list)
@@ -103,7 +103,7 @@ def test_block_runs(needs: Needs, block: str, output: str, tmp_path: Path) -> No
     """A block of the documentation runs to its end in a process of its own, without a Python warning."""
     if "opentelemetry" in block or "rtvi_sync.otel" in block:
         pytest.importorskip("opentelemetry.sdk", reason="opentelemetry-sdk is not installed")
-    # What a block writes goes to a folder of the test's; what it reads lies where the reader finds it.
+    # A block writes its files to a folder of the test's; the files that it reads lie where the reader finds them.
     shutil.copytree(ROOT / "rtvi_sync" / "cli", tmp_path / "rtvi_sync" / "cli", ignore=shutil.ignore_patterns("*.py"))
 
     with needs.met(tmp_path) as bot:
@@ -194,7 +194,7 @@ EXTRAS = ("flask", "IPython", "echo_cancellation")
 def test_block_of_readme_needs_only_the_wheel(
     needs: Needs, block: str, output: str, installed: Path, tmp_path: Path
 ) -> None:
-    """A block of README runs after `pip install`, with no extra but those beside it, and prints what README says."""
+    """A block of README runs after `pip install`, with no extra but the ones beside it, and prints README's output."""
     if "def test_" in block or any(extra in block for extra in EXTRAS):
         pytest.skip("it needs pytest, or the extras that README names beside it")
     with needs.met(tmp_path) as bot:
@@ -229,7 +229,7 @@ def test_headings_are_there_once(page: Path) -> None:
 
 
 def leads(target: Path, anchor: str) -> bool:
-    """Tell whether a file exists and has a heading for an anchor, if one is given."""
+    """Return whether a file exists and has a heading for an anchor, if one is given."""
     return target.exists() and (not anchor or anchor in anchors(target))
 
 

@@ -113,7 +113,7 @@ def test_event_from_takes_the_names_of_callbacks_and_the_wire(name: str, event: 
 
 
 def test_an_event_equals_no_other_name() -> None:
-    """An event equals neither the name of another event nor an unknown one, nor anything that is not a string."""
+    """An event differs from the name of another event, an unknown name, and anything that is not a string."""
     event = RTVIEvent.BOT_READY
     for other in (RTVIEvent.BOT_OUTPUT, "bot-output", "Bot-Ready", "bot_redy", "", b"botReady", 5, None):
         assert event != other
@@ -192,7 +192,7 @@ def test_an_event_is_named_by_a_string() -> None:
 
 
 def test_event_is_frozen_and_by_keyword() -> None:
-    """An event carries what happened, when, and the message behind it, and cannot be changed."""
+    """An event has its facts, its time, and the message behind it, and cannot be changed."""
     message = RTVIMessage("bot-llm-text", {"text": "You"}, None)
     event = Event(type=RTVIEvent.BOT_LLM_TEXT, data="You", received_at=1.5, message=message)
     assert (event.type, event.data, event.received_at, event.message) == ("botLlmText", "You", 1.5, message)

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.inside
 
 ROOT = Path(__file__).parents[1]
 ALL = [each for group in EXPLANATIONS.values() for each in group]
-# What a source file has between two parts of one text: the quotes and the end of a line.
+# The joint in a source file between two parts of one text: the quotes and the end of a line.
 _JOINT = re.compile(r"[\"']\n\s*f?[\"']")
 
 
@@ -35,7 +35,7 @@ def test_each_text_is_one_of_the_package() -> None:
 
 
 def test_each_word_is_one_anchor() -> None:
-    """Words are unique, short and those of an anchor; and each text leads to its own explanation."""
+    """Words are unique, short and anchors; and each text leads to its own explanation."""
     assert len({each.word for each in ALL}) == len(ALL) > 30
     for each in ALL:
         assert re.fullmatch(r"[a-z]+(-[a-z]+){0,2}", each.word)
@@ -70,5 +70,5 @@ def test_the_words_travel() -> None:
     ids=lambda error: type(error).__name__,
 )
 def test_others_have_none(error: RTVIError) -> None:
-    """What the bot or a server has written is not explained."""
+    """Texts from the bot or a server are not explained."""
     assert not hasattr(error, "__notes__")

@@ -1,4 +1,4 @@
-"""What users import."""
+"""The names that users import."""
 
 from __future__ import annotations
 
@@ -92,12 +92,12 @@ def public_things() -> list[tuple[str, Any]]:
 
 
 def _inherits_its_docstring(cls: type, attribute: str) -> bool:
-    """Tell whether a method says no more than the one it overrides, or has its interface described by a protocol."""
+    """Return whether a method says no more than the one it overrides, or a protocol describes its interface."""
     return attribute == "after_fork_in_child" or any(attribute in vars(base) for base in cls.__mro__[1:])
 
 
 def test_everything_public_has_a_docstring() -> None:
-    """Every public class, function, method and property says what it is."""
+    """Every public class, function, method and property has a description."""
     silent = []
     for name, thing in public_things():
         if isinstance(thing, property):

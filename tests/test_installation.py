@@ -38,7 +38,7 @@ class Environment:
         self.python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
     def came_from(self, origin: Any, installer: str = "pip") -> None:
-        """Write what an installer notes."""
+        """Write an installer's notes."""
         (self.info / "INSTALLER").write_text(f"{installer}\n")
         text = origin if isinstance(origin, str) else json.dumps(origin)
         (self.info / "direct_url.json").write_text(text)

@@ -25,7 +25,7 @@ PAYLOADS = [
 
 @pytest.mark.parametrize("cls", PAYLOADS, ids=lambda cls: cls.__name__)
 def test_payload_classes_are_frozen_slotted_and_documented(cls: type[Payload]) -> None:
-    """Each public payload class is immutable, has `.extra`, and says what it is."""
+    """Each public payload class is immutable, has `.extra`, and has a docstring."""
     payload = cls(**{field.name: field.name for field in attrs.fields(cls) if field.default is attrs.NOTHING})
     assert payload.extra == {}
     assert cls.__doc__
@@ -40,7 +40,7 @@ def all_subclasses(cls: type) -> set[type]:
 
 
 def test_every_payload_class_of_the_protocol_is_public() -> None:
-    """What the decoder can return can be imported from `rtvi_sync.messages`."""
+    """All classes that the decoder can return can be imported from `rtvi_sync.messages`."""
     defined = {Payload, *all_subclasses(Payload)}
     assert {cls for cls in defined if cls.__module__.startswith("rtvi_sync.")} == set(PAYLOADS)
 

@@ -48,7 +48,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def give(tree: Path, *mutants: str, name: str = "lamp", tests: str = "tests/test_lamp.py") -> dict[str, Module]:
-    """Write mutants, and return what is loaded of them."""
+    """Write mutants, and return the loaded modules."""
     lines = [
         "from tools.mutants import Module, Mutant",
         f"MODULE = Module('lamp.py', ({tests!r},), (",
@@ -144,7 +144,7 @@ def test_a_module_without_mutants_is_named(tree: Path, capsys: pytest.CaptureFix
 
 
 def test_known_survivors_are_listed_with_their_reason() -> None:
-    """The summary tells by module what was killed, and why a survivor is known."""
+    """The summary lists the killed mutants by module, and why a survivor is known."""
     known = Mutant("It hums.", "a", "b", reason="no test hears it")
     outcomes = [Outcome("lamp", Mutant("It is dark.", "a", "b"), "a test", 1.0)] * 6
     lines, is_enough = summary([*outcomes, Outcome("bulb", known, "", 1.0)])

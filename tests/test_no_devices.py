@@ -1,4 +1,4 @@
-"""What `conftest.py` promises about the devices of the machine."""
+"""The promise of `conftest.py` about the devices of the machine."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def test_times_are_the_timings(spans: Spans, bot: EmbeddedBot) -> None:
 
 
 def test_half_a_character(spans: Spans) -> None:
-    """What a bot sends is text that an exporter can encode, in names, attributes and errors."""
+    """A bot's texts can be encoded by an exporter, in names, attributes and errors."""
     half = "half \ud83d"
     reply = Reply(half, call=(half, {"city": half}), result={"sky": half}, report_level="full")
 
@@ -187,7 +187,7 @@ def test_attributes_have_the_names_of_pipecat(spans: Spans, bot: EmbeddedBot) ->
 
 
 def test_no_words_without_content(spans: Spans, bot: EmbeddedBot) -> None:
-    """What was said, called and returned is in the spans with `content` alone."""
+    """Spoken words, calls and results are in the spans with `content` alone."""
     with_content = Spans()
     with client_of(bot) as client:
         instrument(client, tracer_provider=spans.provider)
@@ -295,7 +295,7 @@ def test_the_global_provider(bot: EmbeddedBot) -> None:
 
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without OpenTelemetry the error says what to install."""
+    """Without OpenTelemetry the error names the package to install."""
     monkeypatch.setitem(sys.modules, "opentelemetry.trace", None)
     with pytest.raises(MissingExtraError, match="otel"):
         instrument(memory_client())

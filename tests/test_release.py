@@ -1,4 +1,4 @@
-"""What a release is made of agrees: the version, the changelog, the workflows and the rehearsal."""
+"""The parts of a release agree: the version, the changelog, the workflows and the rehearsal."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_what_is_left_to_a_person(line: str, personal: bool) -> None:
 
 
 def test_the_changelog_has_the_version_in_one_page() -> None:
-    """The version of the package has a section of 700 words at most, below the one for what comes next."""
+    """The version of the package has a section of 700 words at most, below the one for the next version."""
     head, *sections = re.split(r"^## \[", (ROOT / "CHANGELOG.md").read_text("utf-8"), flags=re.MULTILINE)
     names = [section.partition("]")[0] for section in sections]
     assert names[:2] == ["Unreleased", __version__]

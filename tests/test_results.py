@@ -1,4 +1,4 @@
-"""The closing lines of `run.py test --matrix`: the result of each version, and what was not tested."""
+"""The closing lines of `run.py test --matrix`: the result of each version, and the untested parts."""
 
 from __future__ import annotations
 

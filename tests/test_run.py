@@ -1,4 +1,4 @@
-"""`run.py` in a small project, with a Python that has neither venv nor pip, and no package index except the test's.
+"""`run.py` in a small project, with a Python without venv and pip, and no package index except the test's.
 
 Eight cases with an environment run each time, and the others with the matrix.
 """
@@ -406,7 +406,7 @@ def test_an_older_python_is_refused_in_one_line() -> None:
 
 @pytest.mark.matrix
 def test_a_python_without_its_whole_library_is_refused_in_one_line() -> None:
-    """If a part of the standard library is missing, one line says which and what to do."""
+    """If a part of the standard library is missing, one line names it and the cure."""
     without = "import sys; sys.modules['json'] = None; sys.path.insert(0, sys.argv[1]); import run"
     done = subprocess.run([sys.executable, "-c", without, ROOT], capture_output=True, text=True, timeout=GUARD)
     assert done.returncode == 1
@@ -416,7 +416,8 @@ def test_a_python_without_its_whole_library_is_refused_in_one_line() -> None:
 
 
 def test_requirements_come_from_the_named_tables_alone() -> None:
-    """The package's own requirements come first, then those of the named extras and groups, with what these include."""
+    """The package's own requirements are first, then those in the named extras and groups, with the ones they
+    include."""
     project = {
         "project": {"dependencies": ["a>=1"], "optional-dependencies": {"testing": ["b"], "audio": ["c"]}},
         "dependency-groups": {"test": ["d", {"include-group": "bench"}], "bench": ["e<2", "b"], "lint": ["f"]},
@@ -527,7 +528,7 @@ def test_after_the_demo_the_command_is_installed(ready: Machine, tmp_path: Path)
 @pytest.mark.matrix
 @posix
 def test_a_command_that_cannot_be_installed_is_one_line(bare_python: Path, wheels: Path, tmp_path: Path) -> None:
-    """Without what builds the package, the demo runs, and the last line names what works."""
+    """Without the build tools of the package, the demo runs, and the last line names the commands that work."""
     box = Machine(bare_python, tmp_path, PIP_FIND_LINKS=str(wheels), PIP_NO_INDEX="1")
     (box.project / "tools" / "backend.py").write_text("")
     done = box.run("demo")
@@ -616,7 +617,7 @@ def test_the_demos_failure_is_the_exit_status(ready: Machine) -> None:
 def test_the_demo_asks_the_local_bot(ready: Machine) -> None:
     """If it can be installed and starts, and no other bot is named; otherwise one line says why not.
 
-    What is for WebRTC is installed by the sample only, and the bot is served without it where it cannot be had.
+    Only the sample installs the packages for WebRTC; where they cannot be installed, the bot is served without it.
     """
     folder = ready.project / "samples" / "local_bot"
     folder.mkdir()
@@ -683,7 +684,7 @@ def test_pytest_gets_its_arguments_untouched(ready: Machine) -> None:
 @posix
 @pytest.mark.matrix  # it sets up all that a matrix needs
 def test_a_matrix_ends_with_what_each_version_has_found(ready: Machine) -> None:
-    """Pytest gets its arguments; the last lines are counts, skips by reason, what was unavailable, and the sum."""
+    """Pytest gets its arguments; the last lines are counts, skips by reason, the unavailable parts, and the sum."""
     script = ready.project / "run.py"
     whole = script.read_text(encoding="utf-8")
     one_of_each = re.sub(r"^(PYTHONS|PROTOBUFS|PEERS) = \((.*?),.*\)$", r"\1 = (\2,)", whole, flags=re.MULTILINE)
@@ -751,8 +752,8 @@ def test_quick_covers_the_pure_packages() -> None:
 
 
 def test_the_check_of_a_change_runs_the_tests_that_are_near() -> None:
-    """A changed module brings the tests of its name and the quick ones of its folder, a changed test file itself, a
-    tool the tests that import it, a page those of the docs; what is gone brings what is left."""
+    """A changed module selects the tests of its name and the quick ones of its folder, a changed test file itself, a
+    tool the tests that import it, a page the tests of the docs; a deleted file selects the ones that remain."""
     module = run.tests_of([Path("rtvi_sync/transports/websocket.py")])
     assert module[0] == "tests/transports/test_websocket.py"
     assert "tests/transports/test_base.py" in module
@@ -830,7 +831,7 @@ def test_a_check_knows_what_is_gone(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 @pytest.mark.matrix
 @posix
 def test_setup_runs_nothing(ready: Machine) -> None:
-    """The set-up alone makes the environments, names what is unavailable, and succeeds."""
+    """The set-up alone makes the environments, names the unavailable parts, and succeeds."""
     done = ready.run("setup", "--real")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -896,7 +897,7 @@ def test_devices_whose_library_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.matrix
 @posix
 def test_lint_tools_that_cannot_be_had_do_not_stop_the_tests(ready: Machine) -> None:
-    """Without the lint tools the tests run, and one line says what is skipped."""
+    """Without the lint tools the tests run, and one line names the skipped ones."""
     file = ready.project / "pyproject.toml"
     file.write_text(PYPROJECT.replace("throwaway-linters", "absent-linter"))
     done = ready.run("test")
@@ -1004,7 +1005,7 @@ def make_python(path: Path) -> Path:
 def test_of_two_at_once_the_second_waits_and_says_so(
     bare_python: Path, held: tuple[HeldIndex, str], tmp_path: Path
 ) -> None:
-    """The second prints which process it waits for, and for what; then both run."""
+    """The second prints which process it waits for, and why; then both run."""
     index, address = held
     box = Machine(bare_python, tmp_path, PIP_INDEX_URL=address)
     with box.start("demo", "first") as first, contextlib.ExitStack() as stack:
@@ -1291,7 +1292,7 @@ def test_ctrl_c_ends_the_demo_cleanly(ready: Machine) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "arguments ['demo', '--wait']\n"
         os.killpg(process.pid, signal.SIGINT)
-        # communicate() would miss what readline() has buffered beyond the line.
+        # communicate() would miss the bytes that readline() has buffered beyond the line.
         assert process.stderr is not None
         output, errors = process.stdout.read(), process.stderr.read()
     assert (process.returncode, output, errors) == (130, "ended its session\n", "")
@@ -1315,7 +1316,7 @@ def test_an_environment_that_the_user_made_is_left_alone(bare_python: Path, whee
 def test_packages_of_the_shell_are_not_those_of_the_environment(
     bare_python: Path, wheels: Path, tmp_path: Path
 ) -> None:
-    """What `PYTHONPATH` has is installed all the same, for shells without it."""
+    """The packages on `PYTHONPATH` are still installed, for shells without it."""
     box = Machine(bare_python, tmp_path, PIP_FIND_LINKS=str(wheels), PIP_NO_INDEX="1")
     elsewhere = tmp_path / "elsewhere"
     with zipfile.ZipFile(next(wheels.glob("throwaway-*.whl"))) as archive:
@@ -1340,7 +1341,7 @@ def test_pip_comes_from_the_configured_index(bare_python: Path, index: str, tmp_
     ]
 
 
-# Replaces uv: installs by pip, and leaves what it was told.
+# Replaces uv: installs by pip, and leaves its arguments and settings.
 UV = b"""#!python
 import os, pathlib, subprocess, sys
 if sys.argv[1] != "pip":
@@ -1355,7 +1356,7 @@ sys.exit(subprocess.run(command, env={**os.environ, "PIP_NO_INDEX": "1", "PIP_FI
 @pytest.mark.matrix
 @posix
 def test_uv_is_fetched_by_pip_and_takes_its_place(bare_python: Path, wheels: Path, tmp_path: Path) -> None:
-    """The uv that pip fetches comes from where pip's settings say, and gets those settings."""
+    """pip's settings say where the fetched uv is from, and uv gets those settings."""
     box = Machine(bare_python, tmp_path, PIP_FIND_LINKS=f"{wheels} {tmp_path / 'more'}", PIP_NO_INDEX="1")
     (tmp_path / "wheels").symlink_to(wheels)
     (tmp_path / "more").mkdir()
@@ -1388,7 +1389,8 @@ def test_uv_is_fetched_by_pip_and_takes_its_place(bare_python: Path, wheels: Pat
 def test_uv_gets_pips_settings_or_is_not_used(
     variables: dict[str, str], told: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The user's own settings of uv come first; with a setting of pip that uv has no name for, pip does the work."""
+    """The user's own settings of uv take precedence; with a setting of pip that uv has no name for, pip does the
+    work."""
     for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
         monkeypatch.delenv(name)
     for name, value in {"PIP_CONFIG_FILE": os.devnull, "PATH": f"{tmp_path}:{os.defpath}", **variables}.items():
@@ -1420,7 +1422,7 @@ def test_a_wheel_with_a_wrong_hash_is_refused(bare_python: Path, index: str, tmp
 @pytest.mark.matrix
 @posix
 def test_without_any_pip_one_line_says_what_to_install(bare_python: Path, tmp_path: Path) -> None:
-    """Without pip and index the last line says what to install, and the next run tries again."""
+    """Without pip and index the last line names the packages to install, and the next run tries again."""
     box = Machine(bare_python, tmp_path)
     for _ in range(2):
         done = box.run("demo")

@@ -1,4 +1,4 @@
-"""The samples do what they say, each as a program of its own."""
+"""The samples do their jobs, each as a program of its own."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ TALKERS: dict[str, tuple[str, ...]] = {
     "video_call": ("--url", "http://127.0.0.1:1", "--silent", "--folder", "pictures"),
 }
 OTHERS = ("celery_task", "django_app", "flask_app", "kiosk", "load_test", "notebook", "phone_bridge")
-# What each needs beyond the package itself.
+# The packages that each needs beyond the package itself.
 NEEDED = {
     "celery_task": "celery",
     "django_app": "django",
@@ -63,7 +63,7 @@ def test_a_bot_that_is_not_there_is_one_line(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [*TALKERS, *OTHERS])
 def test_a_wrong_url_is_one_line(name: str, tmp_path: Path) -> None:
-    """A URL of another kind is refused before anything is started, and the line says what a URL looks like."""
+    """A URL of another kind is refused before anything is started, and the line shows the form of a URL."""
     line = failure(tmp_path, name, "--url", "ftp://127.0.0.1/x")
     assert re.search(r"begin with ws://|URL such as tcp://", line)
 
@@ -76,7 +76,7 @@ def test_a_package_that_is_missing_is_one_line(name: str, tmp_path: Path) -> Non
 
 
 def test_the_task_returns_the_answer_and_not_the_greeting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The task returns the answer, without the greeting and without what the model says before it calls a function."""
+    """The task returns the answer, without the greeting and without the model's text before it calls a function."""
     tasks = pytest.importorskip("samples.celery_task.tasks", exc_type=ImportError)
     answer = Reply("It is noon.", call="clock", result={"hour": 12}, filler="One moment.")
     with EmbeddedBot(greeting="Hello, ask me.", replies=[answer]) as bot:
@@ -85,7 +85,7 @@ def test_the_task_returns_the_answer_and_not_the_greeting(monkeypatch: pytest.Mo
 
 
 def test_a_task_is_repeated_if_that_may_help(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that is not there may come back, whatever class the error has; one that refuses will refuse again."""
+    """An absent server may return, whatever class the error has; one that refuses will refuse again."""
     tasks = pytest.importorskip("samples.celery_task.tasks", exc_type=ImportError)
     for_url = Mock(wraps=tasks.RTVIClient.for_url)
     monkeypatch.setattr(tasks, "RTVIClient", Mock(for_url=for_url))
@@ -98,7 +98,7 @@ def test_a_task_is_repeated_if_that_may_help(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_bot_that_the_task_does_not_reach_is_one_line(tmp_path: Path) -> None:
-    """The worker's failure comes back to the sample that asked, which says why. (Celery warns a worker of root's.)"""
+    """The worker's failure returns to the sample that asked, which says why. (Celery warns a worker of root's.)"""
     done = subprocess.run(
         [sys.executable, "-m", "samples.celery_task", "--url", REFUSED, "Hello"],
         cwd=tmp_path,
@@ -146,7 +146,7 @@ def test_ctrl_c_ends_a_sample_quietly(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", SAMPLES, ids=[path.name for path in SAMPLES])
 def test_a_sample_is_short_and_says_how_to_run_it(path: Path) -> None:
-    """A sample has fewer than 70 lines; the first say what it is for and how to run it."""
+    """A sample has fewer than 70 lines; the first give its purpose and how to run it."""
     text = path.read_text(encoding="utf-8")
     assert len(text.splitlines()) < 70
     assert f"python3 run.py sample {path.stem} --url http://" in text.partition('"""\n\nimport')[0]
@@ -206,7 +206,7 @@ def test_video_call(tmp_path: Path) -> None:
 
 
 def test_ask_wav(tmp_path: Path) -> None:
-    """The transcript of both, and a file with the bot's voice: the embedded bot answers with what it heard."""
+    """The transcript of both, and a file with the bot's voice: the embedded bot answers with the words it heard."""
     write_wav(tmp_path / "question.wav", [silence(0.2), tone(0.4), silence(0.1)])
     lines = run(tmp_path, "ask_wav", "question.wav", "answer.wav")
     assert [line.partition(":")[0] for line in lines] == ["you", "bot", "The bot's voice is in answer.wav"]
@@ -225,7 +225,7 @@ def test_ask_wav_with_a_bot_elsewhere(tmp_path: Path) -> None:
 
 
 def test_barge_in(tmp_path: Path) -> None:
-    """What was spoken before the interruption, and the answer to that."""
+    """The turns have the words spoken before the interruption, and the answer to it."""
     first, second = run(tmp_path, "barge_in")
     assert re.fullmatch(r"interrupted: 'You said:.*' of \d+ characters was spoken", first)
     assert second == "then: You said: Stop!"
@@ -238,7 +238,7 @@ def test_bot_test(tmp_path: Path) -> None:
 
 
 def test_bot_test_with_a_bot_elsewhere(tmp_path: Path) -> None:
-    """`--url` means what it does in all samples."""
+    """`--url` means the same in all samples."""
     with EmbeddedBot(replies=lambda said: local_bot.answer_to([{"role": "user", "content": said}])) as bot:
         options = ("-q", "-W", "error", *WARM_PYTEST, "--url", bot.base_url, "-k", "not test_the_weather")
         *_, end = run(tmp_path, "bot_test", *options)
@@ -267,12 +267,12 @@ def test_ask_text_with_a_bot_elsewhere(tmp_path: Path) -> None:
 
 
 def test_voice_helper(tmp_path: Path) -> None:
-    """The helper reads and changes the voice, has the bot speak, and tells what was spoken."""
+    """The helper reads and changes the voice, has the bot speak, and reports the spoken words."""
     assert run(tmp_path, "voice_helper") == ["the voice was bass", "spoken: Good evening."]
 
 
 def test_voice_helper_with_a_bot_elsewhere(tmp_path: Path) -> None:
-    """The voice of the bot at `--url` is what it is changed to."""
+    """The helper changes the voice of the bot at `--url`."""
     config = [{"service": "tts", "options": [{"name": "voice", "value": "tenor"}]}]
     with EmbeddedBot(version="0.3.0", config=config) as bot:
         lines = run(tmp_path, "voice_helper", "--url", bot.ws_url)
@@ -293,7 +293,7 @@ def test_manual_events(tmp_path: Path) -> None:
 
 
 def test_the_local_bots_answers() -> None:
-    """Spoken and typed questions; what needs a function is a call first, and then a sentence with its result."""
+    """Questions are answered; one that needs a function is a call first, then a sentence with its result."""
 
     def answer(*messages: tuple[str, str]) -> object:
         return local_bot.answer_to([{"role": role, "content": content} for role, content in messages])

@@ -170,7 +170,7 @@ class TestSignals:
 
     @pytest.mark.usefixtures("quick_turns")
     def test_receivers_on_many_threads(self, client: RTVIClient) -> None:
-        """Receivers may come and go on many threads while events are delivered, and none is left."""
+        """Receivers may be added and removed on many threads while events are delivered, and none is left."""
         count = [0] * 6
         stop = threading.Event()
 

@@ -51,7 +51,7 @@ def test_it_loads_nothing_from_elsewhere(site: Path) -> None:
 
 
 def test_signatures_are_for_readers(site: Path) -> None:
-    """The reference shows neither what attrs puts in place of a default nor what only type checkers need."""
+    """The reference shows no stand-ins of attrs for defaults and no names that only type checkers need."""
     pages = [page.read_text("utf-8") for page in (site / "reference").glob("*.html")]
 
     assert len(pages) > 30

@@ -24,8 +24,8 @@ from tests.support.webrtc import SESSION, FarLoop, far_loop, ready_answers, rtc_
 ROOT = Path(__file__).parents[1]
 START, CONNECT = "/start", "/connect"
 
-# What is asked for, by the form of the URL: {ws} is the bot's WebSocket, {http} a server with both endpoints, {old} one
-# that has only /connect.
+# The requests, by the form of the URL: {ws} is the bot's WebSocket, {http} a server with both endpoints, {old} one that
+# has only /connect.
 FORMS = {
     "{ws}": [],
     "{http}": [START],
@@ -39,7 +39,7 @@ FORMS = {
 
 
 def command(*arguments: str) -> Callable[[str], object]:
-    """Return a command of `rtvi-sync`; the URL comes last."""
+    """Return a command of `rtvi-sync`; the URL is last."""
     return lambda url: cli.main([*arguments, url])
 
 

@@ -22,7 +22,7 @@ OWN = "rtvi-sync"  # in the environment after `run.py demo`, and no dependency
 
 
 def query(service: str) -> list[dict[str, Any]] | str:
-    """Return what pip-audit learns from a service about each package; or, if nothing at all, the reason."""
+    """Return pip-audit's findings for each package from a service; or, if there are none at all, the reason."""
     settings = pip_settings()
     environ = dict(os.environ)
     # The package index's own authority and proxy are needed here, too.

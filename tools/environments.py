@@ -93,7 +93,7 @@ def make_environment(folder: Path, base: str) -> Path:
     if is_usable(folder, identity):
         return python
     with lock_of(folder):
-        if is_usable(folder, identity):  # another process has made it meanwhile
+        if is_usable(folder, identity):  # another process has just made it
             return python
         print_step(f"Making {folder.relative_to(ROOT)}")
         clear_folder(folder, identity)
@@ -117,13 +117,13 @@ def is_usable(folder: Path, identity: str) -> bool:
 
 
 def find_damage(python: Path) -> str:
-    """Return what is damaged among an environment's packages, or an empty string."""
+    """Return a description of the damage to an environment's packages, or an empty string."""
     found = output_of(python, "-c", DAMAGE)
     return "" if found == "none" else found or "its Python does not start"
 
 
 def clear_folder(folder: Path, base: str) -> None:
-    """Remove what an earlier attempt left. The folder always has a stamp, by which the next run recognizes it."""
+    """Remove the rest of an earlier attempt. The folder always has a stamp, by which the next run recognizes it."""
     if folder.is_dir():
         write_stamp(folder, base, [], finished=False)
         for entry in list(folder.iterdir()):
@@ -167,7 +167,7 @@ def install(python: Path, requirements: Sequence[str], what: str, seconds: float
     if has_installed(folder, requirements):
         return
     with lock_of(folder):
-        if has_installed(folder, requirements):  # another process has installed them meanwhile
+        if has_installed(folder, requirements):  # another process has just installed them
             return
         stamp = read_stamp(folder)
         if not stamp.get("finished"):
@@ -177,7 +177,7 @@ def install(python: Path, requirements: Sequence[str], what: str, seconds: float
         write_stamp(folder, stamp["base"], [], finished=False)
         end = time.monotonic() + seconds
         pip = [python, "-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--prefer-binary"]
-        # Without bytecode files: what is imported writes its own, and thousands of modules never are.
+        # Without bytecode files: modules write their own when imported, and thousands are never imported.
         installed = run_uv(python, "pip", "install", "--python", python, *requirements, seconds=seconds) or run_quietly(
             [*pip, "--no-compile", *requirements], max(1.0, end - time.monotonic())
         )
@@ -203,7 +203,7 @@ def package_of(requirement: str) -> str:
 
 
 def requirements_of(project: dict[str, Any], parts: Sequence[str]) -> list[str]:
-    """Return the package's own requirements and those of the named extras and groups of a parsed pyproject.toml."""
+    """Return the requirements of the package and of the named extras and groups of a parsed pyproject.toml."""
     tables = {**project["project"]["optional-dependencies"], **project["dependency-groups"]}
 
     def lines_of(part: str) -> Iterator[str]:
@@ -248,7 +248,7 @@ def claim_own_folder() -> Path:
     folder = own_folder(identity)
     if identity and read_stamp(folder).get("base") != identity:
         with lock_of(folder):
-            # Another process may have claimed it meanwhile.
+            # Another process may have just claimed it.
             if own_folder(identity) == folder and read_stamp(folder).get("base") != identity:
                 clear_folder(folder, identity)
     return own_folder(identity)
@@ -337,7 +337,7 @@ def bundle(source: Path, folder: Path) -> None:
 
     Args:
         source: where the scripts are, and the `package.json` that names the packages.
-        folder: where the packages and the file come to.
+        folder: where to put the packages and the file.
     """
     files = [source / "package.json", *source.glob("*.js")]
     made = folder / "bundle.js"

@@ -1,6 +1,6 @@
 """The page of errors, made of the table in `rtvi_sync/explanations.py`. `python -m tools.errors_page` writes it.
 
-What stands before the page's first heading of a group is written by hand.
+The text before the page's first heading of a group is written by hand.
 """
 
 from __future__ import annotations

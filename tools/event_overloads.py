@@ -82,7 +82,7 @@ class Group:
 
     @property
     def name(self) -> str:
-        """Return the name of the group: that of the class, or a name like it."""
+        """Return the name of the group: the name of the class, or one like it."""
         if self.type.startswith("list["):
             return f"{self.type[5:-1]}List"
         return {"None": "NoData", "Any": "AnyData"}.get(self.type, self.type)

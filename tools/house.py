@@ -35,10 +35,11 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).resolve().parents[1]
 PACKAGE: Final = ROOT / "rtvi_sync"
 
-#: The fields that say where a client is, by class: which session, attempt or call there is, how far it is, how it
-#: ended, and what follows. A field counts if its value, or that of the object in it, changes after construction. Not
-#: counted: parts that are chosen once (a transport, a deadline, a callback), locks, statistics, media, and the sockets
-#: of a transport. The table is kept by hand: `field_faults()` finds a field that no longer exists, and a field of these
+#: The fields that say where a client is, by class: which session, attempt or call there is, its progress, its end, and
+#: the next step. A field counts if its value, or a value in its object, changes after construction. Not counted: parts
+#: that are chosen once (a transport, a deadline, a callback), locks, statistics, media, and the sockets of a transport.
+#: The table is kept by hand: `field_faults()` finds a field that no longer exists, and a field of these classes that is
+#: assigned outside of the constructor and is in neither table.
 #: classes that is assigned outside of the constructor and is in neither table.
 LIFE: Final[Mapping[str, tuple[str, ...]]] = {
     "Attempt": ("_phase", "_until", "_error"),
@@ -64,7 +65,7 @@ OTHER: Final[Mapping[str, tuple[str, ...]]] = {
     "Life": ("_conversation", "params", "candidates", "reconnects"),
     "Transport": ("on_message", "options"),
 }
-#: What a redesign aims at.
+#: The aims of a redesign.
 AIMS: Final[Mapping[str, str]] = {
     "lines": "36,000",
     "modules": "160",
@@ -422,7 +423,7 @@ def _walks_of_frames(recorder: Recorder, ws_url: str, bot: IO[str]) -> dict[str,
     }
 
 
-#: The bot's process: it prints its URLs, and sends what it reads the names of until its input ends.
+#: The bot's process: it prints its URLs. Each line of its input then has it send a message or an audio frame.
 _BOT: Final = """
 import sys
 from rtvi_sync.protocol.frames import AudioRawFrame

@@ -1,4 +1,4 @@
-"""The two kinds of tests, and what ties a test to insides of the package. Standard library only.
+"""The two kinds of tests, and the private names that tie a test to the package. Standard library only.
 
 A test module is *inside* when it is marked so (`pytestmark = pytest.mark.inside`): it tests a part that has an
 interface of its own, and may import that part. Every other one is *behaviour*: it imports public names and
@@ -6,7 +6,7 @@ interface of its own, and may import that part. Every other one is *behaviour*: 
 
     python -m tools.kinds                # the counts
     python -m tools.kinds behaviour      # the files of a kind
-    python -m tools.kinds tests/session  # what is wrong below a path
+    python -m tools.kinds tests/session  # the faults below a path
 """
 
 import ast
@@ -18,7 +18,7 @@ from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-#: The modules whose names are public: those of README, docs and samples.
+#: The modules whose names are public, from README, docs and samples.
 PUBLIC = frozenset(
     {
         "rtvi_sync",
@@ -44,7 +44,7 @@ PUBLIC = frozenset(
 )
 KINDS = ("behaviour", "inside")
 _PATCHING = frozenset({"setattr", "delattr", "setitem", "object", "patch"})
-#: What takes the name of an attribute as a string.
+#: Functions that take the name of an attribute as a string.
 _NAMING = _PATCHING | {"getattr", "hasattr", "attrgetter"}
 #: Of their attributes, those with an underscore are not the package's.
 _OTHERS = ("self", "cls", "os", "sys")
@@ -85,7 +85,7 @@ class TestModule:
 
     @cached_property
     def nodes(self) -> list[ast.AST]:
-        """The nodes of its syntax that say what it uses."""
+        """The nodes of its syntax that show the names it uses."""
         return [node for node in ast.walk(self.tree) if isinstance(node, (*_KEPT, ast.Subscript))]
 
     @cached_property
@@ -205,7 +205,7 @@ class TestModule:
 
 
 def _last_name(function: ast.expr) -> str:
-    """Return the name by which a function is called, without what it is an attribute of."""
+    """Return the name by which a function is called, without the object before the last dot."""
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
@@ -226,7 +226,7 @@ def private_names(root: Path = ROOT) -> frozenset[str]:
 
 
 def modules_of_tests(root: Path = ROOT, apart: str = "") -> dict[str, TestModule]:
-    """Return the modules of `tests`, by name, without the folders that are apart, or those of one of them."""
+    """Return the modules of `tests`, by name: all but the separate folders, or the modules of one of these."""
     private = private_names(root)
     modules = {}
     for path in sorted((root / "tests").rglob("*.py")):

@@ -1,4 +1,4 @@
-"""The files for language models: `llms.txt`, an index of the pages, and `llms-full.txt`, what a program needs.
+"""The files for language models: `llms.txt`, an index of the pages, and `llms-full.txt`, the text for programming.
 
 The build of the site writes both into its root; `python -m tools.llms FOLDER` writes them alone. The second one has
 each page of Start and Guides, and the classes by signature and docstring, because the pages of the reference have only
@@ -26,7 +26,7 @@ DOCS: Final = Path(__file__).parents[1] / "docs"
 SITE: Final = ""  # the address of the site with a slash at its end, once it has one; until then links are relative
 LIMIT: Final = 300_000  # bytes of `llms-full.txt`
 GROUPS: Final = {"start": "Start", "guides": "Guides", "reference": "Reference", "background": "Optional"}
-_FIRST: Final = "guides/errors.md"  # what an agent looks for most
+_FIRST: Final = "guides/errors.md"  # the page that agents most often need
 # What is described whole; of everything else the first sentence is here.
 _WHOLE: Final = (
     "connect",
@@ -63,6 +63,7 @@ LEFT_OUT: Final = {
         *("UIJobUpdateEnvelope", "PipecatMetricData", "STTUsageData", "STTUsageMetricData", "TTFAMetricData"),
         *("TTFATMetricData",),
     ),
+    "in handlers of an embedded bot": ("BotSession",),
     "in place of keyword arguments": ("RTVIClientOptions",),
 }
 _MODULES: Final = ("rtvi_sync", "rtvi_sync.media", "rtvi_sync.testing")
@@ -184,6 +185,8 @@ def _described(name: str, value: Any) -> Iterator[str]:
     yield f"### {name}{_signature(value)}{_bases(value)}\n\n{_text(name, value)}".rstrip()
     if not inspect.isclass(value) or issubclass(value, BaseException):
         return
+    if issubclass(value, Enum):
+        yield f"One of: {', '.join(map(str, (member.value for member in value)))}"
     for member, found in inspect.getmembers(value):
         if _is_own(value, member) and (isinstance(found, property) or inspect.isroutine(found)):
             text = _text(f"{name}.{member}", found)
@@ -253,8 +256,8 @@ class _Code:
 
 
 def _signature(value: Any) -> str:
-    if inspect.isclass(value) and issubclass(value, BaseException):
-        return ""  # the package makes them; the attributes are in the docstring
+    if inspect.isclass(value) and issubclass(value, (BaseException, Enum)):
+        return ""  # the package makes them
     hidden = {"self", "cls", *(["extra"] if inspect.isclass(value) and issubclass(value, Payload) else ())}
     try:
         signature = inspect.signature(value)

@@ -30,7 +30,7 @@ def local_bot_environment(seconds: float = INSTALL_SECONDS) -> Path:
 
 
 def add_webrtc(python: Path) -> Path:
-    """Install what the bot's entry `webrtc` needs, and return the environment's Python."""
+    """Install the packages for the bot's entry `webrtc`, and return the environment's Python."""
     install(python, read_pins(LOCAL_BOT / "requirements-webrtc.txt"), "the packages for webrtc (0.3 GB)")
     return python
 

@@ -35,7 +35,7 @@ LOG = CACHE / "setup.log"
 VENV_PYTHON = "Scripts/python.exe" if os.name == "nt" else "bin/python"
 BASE = getattr(sys, "_base_executable", None) or sys.executable  # inside a venv: the Python that the venv was made from
 STEP_SECONDS = 1800.0  # on a busy machine
-UV_SECONDS = 60.0  # until pip does what uv would have done faster
+UV_SECONDS = 60.0  # uv's limit; then pip does the work, more slowly
 
 FACTS = "import os, sys; print(sys.version_info[1], os.path.abspath(getattr(sys, '_base_executable', sys.executable)))"
 # The settings of pip that uv can be given, and the names that uv has for them; without a name, it needs none.
@@ -87,7 +87,7 @@ _CURES = {
 
 
 def describe_error(error: Exception, tail: Sequence[str] = ()) -> str:
-    """Return one line that says what failed and what to do; `tail` is the end of the log."""
+    """Return one line with the failure and its cure; `tail` is the end of the log."""
     if _FULL in "\n".join(tail):  # a program that was started reported it
         error = OSError(errno.ENOSPC, _FULL, str(ROOT))
     if not isinstance(error, OSError):
@@ -98,7 +98,7 @@ def describe_error(error: Exception, tail: Sequence[str] = ()) -> str:
 
 
 def print_step(line: str, file: TextIO | None = None) -> None:
-    """Print one line, in one write: several threads set up what the tests need."""
+    """Print one line, in one write: several threads set up parts of the tests."""
     print(f"{line}\n", end="", flush=True, file=file)
 
 
@@ -108,8 +108,8 @@ def locked(file: Path, what: str) -> Iterator[None]:
 
     Other threads of this process exclude each other without a line.
 
-    The operating system releases the lock of a process that dies. On POSIX, programs that `run_quietly()` starts
-    meanwhile inherit the lock: a pip that outlives a killed run.py keeps it until it ends.
+    The operating system releases the lock of a process that dies. On POSIX, programs that `run_quietly()` starts under
+    the lock inherit it: a pip that outlives a killed run.py keeps it until it ends.
 
     Args:
         file: created if it is missing, and never deleted.
@@ -188,7 +188,7 @@ def write_log(*words: object) -> None:
 
 
 def stop(number: int, _frame: object = None) -> None:
-    """Have this process end: the handler of SIGINT and SIGTERM. What waits elsewhere raises SystemExit."""
+    """Have this process end: the handler of SIGINT and SIGTERM. A wait elsewhere raises SystemExit."""
     # Raising here would leave locks of the interrupted code locked, and programs running that it has just started.
     global _stop_signal
     _stop_signal = number
@@ -272,7 +272,7 @@ def run_quietly(
 
 
 def output_of(*command: object) -> str:
-    """Return what a command prints, or an empty string if it fails."""
+    """Return a command's output, or an empty string if it fails."""
     nothing = subprocess.DEVNULL
     try:
         with started(command, stdin=nothing, stdout=subprocess.PIPE, stderr=nothing, text=True) as child:
@@ -308,7 +308,7 @@ def interpreters() -> Iterator[str]:
 
 
 def find_python(minors: Sequence[int]) -> str | None:
-    """Return a Python of the first available of these minor versions of 3; never a venv's, nor a launcher script."""
+    """Return a Python of the first available of these minor versions of 3; never a venv's or a launcher script."""
     known: dict[str, str] = {}
     for python in dict.fromkeys(interpreters()):
         minor, _, executable = output_of(python, "-c", FACTS).partition(" ")
@@ -377,7 +377,7 @@ def run_uv(python: object, *arguments: object, seconds: float) -> bool:
 def pip_wheels() -> Iterator[Path]:
     """Yield wheels of pip, from local to remote sources; a remote source is used only if the caller asks for more.
 
-    No index is hard-coded: indexes come from the user's settings, another pip or the system's package manager.
+    No index is hard-coded: the user's settings, another pip or the system's package manager name them.
     """
     settings = pip_settings()
     pythons = list(dict.fromkeys(interpreters()))

@@ -39,26 +39,26 @@ _WORDS: Final = 10_000
 
 
 def files(folders: Iterable[str]) -> list[Path]:
-    """Return the Python files and Markdown pages in folders of the project, or those that the names are."""
+    """Return the Python files and Markdown pages in folders of the project, or the files with these names."""
     found = [path for folder in folders for path in ((ROOT / folder).rglob("*"), [ROOT / folder])]
     return sorted({path for paths in found for path in paths if path.suffix in (".py", ".md") and path.is_file()})
 
 
 def prose(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the text of a file that is English, with the number of its first line."""
+    """Yield each English text of a file, with the number of its first line: no code, no HTML comments."""
     text = path.read_text("utf-8")
     if path.suffix == ".md":
-        text = re.sub(r"```.*?```", lambda code: "\n" * code[0].count("\n"), text, flags=re.DOTALL)
+        text = re.sub(r"```.*?```|<!--.*?-->", lambda code: "\n" * code[0].count("\n"), text, flags=re.DOTALL)
         yield from enumerate(("" if line.startswith("    ") else line for line in text.splitlines()), 1)
         return
     comment: list[str] = []
-    begin = 0
+    start = 0
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
-            begin = begin if comment else token.start[0]
+            start = start if comment else token.start[0]
             comment.append(token.string.lstrip("#: "))
         elif token.type != tokenize.NL and comment:
-            yield begin, "\n".join(comment)
+            yield start, "\n".join(comment)
             comment = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
@@ -80,8 +80,8 @@ def is_log_call(node: ast.AST) -> bool:
 
 
 def english(text: str) -> str:
-    """Return a text without its code in backticks."""
-    return re.sub(r"``[^`\n]*``|`[^`\n]*`", "`", text)
+    """Return a text without its code in backticks and the names of the parameters that it describes."""
+    return re.sub(r"``[^`\n]*``|`[^`\n]*`|^ +\w+(?:, \w+)*: ", "`", text, flags=re.MULTILINE)
 
 
 def places(paths: Iterable[Path]) -> Iterator[tuple[str, Path, int, str]]:
@@ -96,7 +96,7 @@ def places(paths: Iterable[Path]) -> Iterator[tuple[str, Path, int, str]]:
 
 
 def figures(area: str) -> tuple[int, dict[str, float]]:
-    """Return the number of words of an area, and of each pattern the number per 10,000 of them."""
+    """Return the number of words of an area, and the number of each pattern per 10,000 words."""
     paths = files(AREAS[area])
     words = sum(len(english(text).split()) for path in paths for _, text in prose(path))
     found = Counter(name for name, *_ in places(paths))
@@ -104,7 +104,7 @@ def figures(area: str) -> tuple[int, dict[str, float]]:
 
 
 def main(arguments: list[str]) -> None:
-    """Print the figures of all areas, or the places in the files that are named."""
+    """Print the figures of all areas, or the places in the named files."""
     if arguments:
         for name, path, line, text in sorted(places(files(arguments)), key=lambda place: place[1:3]):
             print(f"{path.relative_to(ROOT)}:{line}: {name}: {text}")

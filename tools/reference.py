@@ -1,7 +1,7 @@
 """The pages of docs/reference that are made of the code: events, options, commands, and options of pytest.
 
-`python -m tools.reference` writes them. The pages of classes are written by hand around what Sphinx takes from the
-docstrings.
+`python -m tools.reference` writes them. The pages of classes are written by hand around the docstrings that Sphinx
+inserts.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _events() -> Iterator[str]:
     shown = {"None": "", "Any": "any JSON"}
     rows = ((f"`{e.snake}`", shown.get(types[e], f"`{types[e]}`"), e.when) for e in RTVIEvent)
     yield _EVENTS
-    yield from _table(("event", "data", "when it comes"), rows)
+    yield from _table(("event", "data", "when"), rows)
     yield _EVENT_CLASSES
 
 
@@ -105,7 +105,7 @@ def _options() -> Iterator[str]:
     fields = attrs.fields_dict(RTVIClientOptions)
     rows = ((f"`{n}`", f"`{fields[n].default!r}`", f"`{fields[n].type}`<br>{text}") for n, text in option_texts())
     yield _OPTIONS
-    yield from _table(("option", "default", "type, and what it does"), rows)
+    yield from _table(("option", "default", "type and effect"), rows)
 
 
 def _commands() -> Iterator[str]:
@@ -117,7 +117,7 @@ def _commands() -> Iterator[str]:
         if rest.strip():
             yield f"\n```\n{rest.strip()}\n```"
         yield ""
-        yield from _table(("argument", "what it does"), map(_argument, _shown(parser)))
+        yield from _table(("argument", "effect"), map(_argument, _shown(parser)))
         yield ""
 
 
@@ -139,16 +139,16 @@ def _pytest() -> Iterator[str]:
     pytest_plugin.pytest_addoption(options)  # type: ignore[arg-type]
     settings = options.settings
     yield _PYTEST
-    yield from _table(("option", "what it does"), options.rows)
+    yield from _table(("option", "effect"), options.rows)
     yield "\n## Settings\n\nIn `pytest.ini`, or `[tool.pytest.ini_options]` of `pyproject.toml`:\n"
-    yield from _table(("setting", "what it does"), settings)
+    yield from _table(("setting", "effect"), settings)
     yield "\n## Fixtures\n"
-    yield from _table(("fixture", "what it is"), _fixtures())
+    yield from _table(("fixture", "description"), _fixtures())
     yield f"\n## The marker\n\n```\n{pytest_plugin.MARKER}\n```"
 
 
 class _OptionsOf:
-    """Stands in for pytest's parser, and keeps what the plugin adds to it."""
+    """Stands in for pytest's parser, and keeps the options that the plugin adds."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[str, str]] = []

@@ -29,7 +29,7 @@ FOLDER = CACHE / "release"
 DIST = FOLDER / "dist"
 COMPILED = ("audio",)  # extras with a package that has no wheel for Linux
 SECONDS = 1800.0
-# What pyroma misses until a person has given the project an owner.
+# pyroma misses these until a person has given the project an owner.
 PERSONAL = re.compile(r"author|\burl\b", re.IGNORECASE)
 # A block of Python, the options of the bot that it talks to, and its output.
 BLOCK = re.compile(
@@ -71,7 +71,7 @@ def build() -> None:
 
 
 def faults() -> Iterator[str]:
-    """Yield what is wrong with the files."""
+    """Yield the faults of the files."""
     files = sorted(DIST.iterdir())
     wheels = [path for path in files if path.suffix == ".whl"]
     yield from _complaints("twine", "check", "--strict", *files)
@@ -94,7 +94,7 @@ def _complaints(*words: object) -> Iterator[str]:
 
 
 def fault_of(case: Case, base: str) -> str:
-    """Install a case with a Python; return what is wrong with it, or ""."""
+    """Install a case with a Python; return its fault, or an empty string."""
     environment = FOLDER / "environment"
     shutil.rmtree(environment, ignore_errors=True)
     python = environment / VENV_PYTHON
@@ -116,7 +116,7 @@ def fault_of(case: Case, base: str) -> str:
 
 @contextlib.contextmanager
 def no_compiler() -> Iterator[None]:
-    """Hide every program of this machine but uv: neither cc nor gcc is found."""
+    """Hide every program of this machine but uv: there is no cc and no gcc."""
     path = os.environ["PATH"]
     uv = shutil.which("uv", path=f"{CACHE / 'uv' / 'bin'}{os.pathsep}{path}")
     with tempfile.TemporaryDirectory() as folder:
@@ -130,7 +130,7 @@ def no_compiler() -> Iterator[None]:
 
 
 def fault_of_first_block(python: Path) -> str:
-    """Run the first block of README with an environment's Python; return what is wrong, or ""."""
+    """Run the first block of README with an environment's Python; return its fault, or an empty string."""
     block = BLOCK.search((ROOT / "README.md").read_text("utf-8"))
     assert block is not None
     program, output = block["code"], textwrap.dedent(block["output"] or "")

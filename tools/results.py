@@ -14,7 +14,7 @@ class Result:
     """One run of pytest.
 
     Attributes:
-        name: what was tested.
+        name: the tested version or part.
         passed, failed: numbers of tests; a run that fails without a failed test, or has no counts, counts as one.
         skipped: numbers of tests by reason.
     """
@@ -36,7 +36,7 @@ class Result:
 
 
 def summary(results: Sequence[Result], unavailable: Sequence[str]) -> list[str]:
-    """Return the closing lines: each run with its skips, what was unavailable, and the sum of all runs."""
+    """Return the closing lines: each run with its skips, the unavailable parts, and the sum of all runs."""
     lines = []
     for result in results:
         lines.append(

@@ -50,10 +50,10 @@ AMONG: Final[dict[str, Sequence[str]]] = {
     **dict.fromkeys(("webrtc-loss-5", "webrtc-12", "webrtc-connects"), ("ours-webrtc",)),
 }
 
-#: What is always measured as a whole: its figures say of how much they are, or little of it would say nothing.
+#: Scenarios that are always measured as a whole: a part would give no figures, or figures that say nothing.
 WHOLE: Final = ("quiet", "webrtc-loss-5", "webrtc-connects")
 
-#: What is counted, not timed: one round is enough, with several peers at once.
+#: Scenarios that count instead of timing: one round is enough, with several peers at once.
 COUNTED: Final = ("instructions",)
 
 

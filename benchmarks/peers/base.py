@@ -1,4 +1,4 @@
-"""What the scenarios ask of a client library, and the part of it that is the same for most."""
+"""The interface that the scenarios need of a client library, and the part of it that is the same for most."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ class Peer(abc.ABC):
     Args:
         url: of the server.
         on_event: called with the stamp of each event, where the library calls handlers.
-        talking: whether a microphone's worth of audio is sent from the ready message on: by what the library has for
-            it, else by `Pace`.
+        talking: whether a microphone's worth of audio is sent from the ready message on: by the library's own means, or
+            else by `Pace`.
         hearing: whether the audio of the bot is kept in memory; else it is thrown away as soon as the library lets.
         on_audio: called with the audio of the bot, where the library calls the application's sinks. A peer of threads
-            with it that is `talking` sends what the application pushes, which has a thread of its own for that: `Pace`.
+            that has it and is `talking` sends audio that the application pushes, on a thread of the application:
+            `Pace`.
     """
 
     #: Names of scenarios -> why the library cannot do it.
@@ -62,14 +63,15 @@ class Peer(abc.ABC):
 
     @abc.abstractmethod
     def request(self, command: str, data: Any = None, timeout: float = LIMIT) -> Any:
-        """Send a client message and return the data of its response; raise an error when it does not come in time."""
+        """Send a client message and return the data of its response; raise an error if no response arrives in time."""
 
     def ask(self, text: str) -> str:
-        """Send a text, and return the bot's answer when it has been spoken. Only what is measured with it has it."""
+        """Send a text, and return the bot's answer when it has been spoken. Only peers that some scenario asks have
+        it."""
         raise NotImplementedError
 
     def record(self, path: str) -> Recording:
-        """Record the session from now on, in files of this name. Only what is measured with it has it."""
+        """Record the session from now on, in files of this name. Only peers that some scenario records have it."""
         raise NotImplementedError
 
     @abc.abstractmethod
@@ -79,7 +81,7 @@ class Peer(abc.ABC):
     @property
     @abc.abstractmethod
     def heard_bytes(self) -> int:
-        """Bytes of audio that came from the bot, as PCM; counted for a peer that is `hearing`."""
+        """Bytes of audio received from the bot, as PCM; counted for a peer that is `hearing`."""
 
     @abc.abstractmethod
     def close(self) -> None:
@@ -87,7 +89,7 @@ class Peer(abc.ABC):
 
     @classmethod  # noqa: B027 (most have nothing to do)
     def prepare(cls) -> None:
-        """Start what clients share that is no part of the library, before anything is timed."""
+        """Start the programs that clients share and that are no part of the library, before anything is timed."""
 
     def seconds(self, method: str, *arguments: Any) -> float:
         """Time `connect`, `request` or `close`, called where programs that use the library call it."""
@@ -102,12 +104,12 @@ class Peer(abc.ABC):
             self.send_audio(FRAME)
 
     def wait_heard(self, number: int) -> None:  # noqa: B027 (most have nothing to do)
-        """Return when a number of bytes of audio has arrived in all. Called when an event that was sent after them has
-        come: where audio and events come in their order, nothing is to be waited for."""
+        """Return when a number of bytes of audio has arrived in all. Called when a later event has arrived: if audio
+        and events arrive in order, there is nothing to wait for."""
 
 
 class Recording(Protocol):
-    """A recording that is being made. `lost`: rows of what is missing, each with its `seconds`."""
+    """A recording in progress. `lost`: rows of missing parts, each with its `seconds`."""
 
     @property
     def lost(self) -> Sequence[Mapping[str, Any]]: ...
@@ -124,10 +126,9 @@ class Talk(Protocol):
 
 
 class Pace:
-    """Sends audio frames at their times, those of all sessions on one thread: what a program does that has nothing
-    better."""
+    """Sends the audio frames of all sessions at their times, on one thread: for a program without a better way."""
 
-    # Guards the next two, and every `_send`: what has been stopped sends nothing.
+    # Guards the next two, and every `_send`: a stopped talk sends nothing.
     _lock: ClassVar = threading.Lock()
     _due: ClassVar[list[tuple[float, int, Pace]]] = []
     _numbers: ClassVar = itertools.count()
@@ -163,9 +164,9 @@ class Pace:
 
 
 class MessagePeer(Peer):
-    """The part that speaks RTVI, for libraries that know only how frames come and go.
+    """The part that speaks RTVI, for libraries that only send and receive frames.
 
-    A subclass calls `take()` with what its library received, on whatever thread, and has `_transmit()`.
+    A subclass calls `take()` with each message that its library received, on any thread, and has `_transmit()`.
     """
 
     #: Reads JSON.
@@ -190,7 +191,7 @@ class MessagePeer(Peer):
         """Send a binary message."""
 
     def take(self, payload: bytes) -> None:
-        """Take a binary message that came."""
+        """Take a received binary message."""
         frame = self._parse(payload)
         kind = frame.WhichOneof("frame")
         if kind == "audio":
@@ -230,7 +231,7 @@ class MessagePeer(Peer):
         return Pace(self.send_audio)
 
     def end(self) -> None:
-        """Stop talking; for the beginning of `close()`."""
+        """Stop talking; `close()` calls it first."""
         if self._talk is not None:
             self._talk.stop()
 

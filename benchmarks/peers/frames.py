@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-# Message -> its fields: name, number, type. Those of `Frame` are the alternatives of a oneof.
+# Message -> its fields: name, number, type. The fields of `Frame` are the alternatives of a oneof.
 _FACTS: Final = {
     "AudioRawFrame": [("audio", 3, "BYTES"), ("sample_rate", 4, "UINT32"), ("num_channels", 5, "UINT32")],
     "MessageFrame": [("data", 1, "STRING")],

@@ -1,7 +1,7 @@
 """For libraries of asyncio: one loop for all sessions of the process, on a thread beside the one that calls.
 
-Programs of asyncio are on that thread themselves. So what a call takes is measured there, where it is awaited; only
-what is asked of a `Peer` by another thread goes from one to the other.
+Programs of asyncio are on that thread themselves. So the time of a call is measured there, where it is awaited; only
+requests to a `Peer` from another thread cross threads.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class MessageLoopPeer(LoopPeer):
         """Send an RTVI message."""
 
     def take_message(self, message: dict[str, Any]) -> None:
-        """Take an RTVI message that came."""
+        """Take a received RTVI message."""
         type_ = message["type"]
         if type_ == "user-transcription":
             self.on_event(message["data"]["timestamp"])
@@ -150,7 +150,7 @@ class MessageLoopPeer(LoopPeer):
             self._ready.set_result(None)
 
     def take_audio(self, pcm: bytes) -> None:
-        """Take audio that came."""
+        """Take received audio."""
         if self.hearing:
             self._heard.append(pcm)
         if self.on_audio is not None:

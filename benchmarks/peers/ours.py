@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Ours(Peer):
     """Events through `client.on`.
 
-    As in an application, what a session does without is not imported.
+    As in an application, modules that a session does not need are not imported.
     """
 
     package = "rtvi_sync"
@@ -97,7 +97,7 @@ class Ours(Peer):
 
 
 def _of_a_turn() -> tuple[RTVIEvent, ...]:
-    """Return what tells the texts of both sides, what was spoken, functions, errors and the end."""
+    """Return the events that report the texts of both sides, the spoken words, functions, errors and the end."""
     from rtvi_sync import RTVIEvent
 
     return (
@@ -145,7 +145,7 @@ class OursByEvents(Ours):
                 self.on_event(event.data.timestamp)
 
     def ask(self, text: str) -> str:
-        """Do what an application without `ask()` does to know as much of a turn."""
+        """Collect as much of a turn as `ask()` does, as an application without `ask()` would."""
         from rtvi_sync import RTVIEvent
 
         written = []

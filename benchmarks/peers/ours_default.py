@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-for module in ("orjson", "websockets"):  # the latter masks what is sent
+for module in ("orjson", "websockets"):  # the latter masks sent frames
     sys.modules[module] = None  # type: ignore[assignment] # the mark of a module that cannot be imported
 
 from .ours import Ours  # noqa: E402 - after that

@@ -1,4 +1,4 @@
-"""rtvi_sync over WebRTC. What differs from WebSocket is measured by scenarios of its own."""
+"""rtvi_sync over WebRTC. Its differences from WebSocket have scenarios of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What C can do: picows on uvloop's loop with orjson, and a thread around them for programs that are not of asyncio."""
+"""The speed of C: picows on uvloop's loop with orjson, and a thread around them for programs that are not of
+asyncio."""
 
 from __future__ import annotations
 

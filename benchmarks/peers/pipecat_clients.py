@@ -48,7 +48,7 @@ class _Taking(FrameProcessor):  # type: ignore[misc]
 
 
 class PipecatPipeline(MessageLoopPeer):
-    """As its users build a client: the transport at both ends, and between them a processor that takes what comes."""
+    """As its users build a client: the transport at both ends, and between them a processor that takes the frames."""
 
     package = "pipecat"
     cannot: ClassVar = {
@@ -72,7 +72,7 @@ class PipecatPipeline(MessageLoopPeer):
         self._worker = PipelineWorker(
             Pipeline([transport.input(), _Taking(self), transport.output()]),
             params=PipelineParams(audio_in_sample_rate=SAMPLE_RATE_HZ, audio_out_sample_rate=SAMPLE_RATE_HZ),
-            enable_rtvi=False,  # what it adds is the part of the bot
+            enable_rtvi=False,  # it would add the part of the bot
             enable_turn_tracking=False,
             idle_timeout_secs=None,
         )
@@ -102,7 +102,7 @@ class PipecatPipeline(MessageLoopPeer):
             await asyncio.sleep(0.001)
 
     async def _keep_talking(self) -> None:
-        # The transport paces what it is given: a second at a time is less work than one frame after the other.
+        # The transport paces the audio: a second at a time is less work than one frame after the other.
         due = self.loop.time()
         while True:
             await self._send_audio(FRAME * FRAMES_PER_SECOND)

@@ -1,4 +1,4 @@
-"""The floor: a socket and a thread that reads it. Nothing is checked, and only what the scenarios need is known."""
+"""The floor: a socket and a thread that reads it. It checks nothing, and knows only the messages of the scenarios."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured of each client library. A scenario is the work of one fresh process, beside a server in another."""
+"""The scenarios, measured for each client library. A scenario runs in a new process, beside a server in another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chirps that a bot sends back: what is said, and where it is in what is heard."""
+"""Chirps that a bot sends back: the sent audio, and the place of each chirp in the received audio."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from .figures import percentile
 
-#: How many sessions, of `CHIRPS` chirps each, are enough for a figure. How late a bot is depends on how it began.
+#: How many sessions, of `CHIRPS` chirps each, are enough for a figure. A bot's lateness depends on its start.
 SESSIONS: Final = 5
 CHIRPS: Final = 6
-#: Seconds from the beginning of one to that of the next. An echo later than that is taken for that of another one.
+#: Seconds from the start of one chirp to the start of the next. A later echo counts as the echo of another chirp.
 PAUSE: Final = 0.7
-#: The rate of what is said.
+#: The rate of the sent audio.
 SENT_HZ: Final = 16_000
 _SECONDS: Final = 0.2
 _LOW_HZ, _HIGH_HZ, _PEAK = 300.0, 2000.0, 8000.0
@@ -28,7 +28,7 @@ def chirp(rate_hz: int, shift: float = 0.0) -> list[float]:
 
 
 def speech() -> bytes:
-    """Return the chirps of a session, 16-bit mono; the first one begins after a pause."""
+    """Return the chirps of a session, 16-bit mono; the first one starts after a pause."""
     one = chirp(SENT_HZ)
     pause = [0.0] * (round(PAUSE * SENT_HZ) - len(one))
     samples = [0.0] * round(PAUSE * SENT_HZ) + CHIRPS * (one + pause)
@@ -78,7 +78,7 @@ def compare(
 
 
 def _match(sound: Any, reference: Any) -> tuple[float, int, float]:
-    """Return how alike the best place is, that place, and how loud the echo is there beside what was said."""
+    """Return the similarity at the best place, that place, and the loudness of the echo relative to the sent chirp."""
     import numpy as np
 
     places = len(sound) - len(reference) + 1

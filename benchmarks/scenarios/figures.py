@@ -1,4 +1,4 @@
-"""What a scenario is, and how many measured values become few figures."""
+"""The parts of a scenario, and the reduction of many measured values to few figures."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def sessions(peer: type[Peer], url: str, effort: float, *, number: int, own_audi
     """Measure CPU, age of events and the audio that the server hears of all; memory and threads of each one more.
 
     Args:
-        own_audio: the application takes each audio frame of the bots by a function, and pushes what is sent.
+        own_audio: the application takes each audio frame of the bots by a function, and pushes the frames to send.
     """
     _allow_descriptors(2 * number + 100)
     address = f"{url}?audio={FRAMES_PER_SECOND}&events={_EVENTS_PER_SECOND}"
@@ -73,14 +73,14 @@ def sessions(peer: type[Peer], url: str, effort: float, *, number: int, own_audi
     connecting = time.perf_counter() - begun
     time.sleep(SETTLE)
     figures = {"threads": float(_threads())}
-    if number > 1:  # now, because what is noted below takes memory too
+    if number > 1:  # now, because the notes below take memory too
         figures |= {
             "kb_each": (_held() - held) / (number - 1) / 1e3,
             "threads_each": (figures["threads"] - threads) / (number - 1),
             "connect_ms": connecting / (number - 1) * 1e3,
         }
     for client in clients:
-        client.request(Command.HEARD)  # what was heard before does not count
+        client.request(Command.HEARD)  # audio heard before does not count
     ages.clear()
     audio_ages.clear()
     for hearing in hearings:
@@ -96,7 +96,7 @@ def sessions(peer: type[Peer], url: str, effort: float, *, number: int, own_audi
     heard = [client.request(Command.HEARD) for client in clients]
     for client in clients:
         client.close()
-    # What counts is what came: a client that falls behind has spent little.
+    # Only received audio counts: a client that falls behind has spent little.
     expected = number * taken
     return figures | {
         "cpu_percent": spent / taken * 100,
@@ -109,7 +109,7 @@ def sessions(peer: type[Peer], url: str, effort: float, *, number: int, own_audi
 
 
 def recorded(peer: type[Peer], url: str, effort: float, *, number: int) -> dict[str, float]:
-    """Measure what recordings add to the CPU and the memory of each session, with and without them in turn."""
+    """Measure the CPU and the memory that recordings add to each session, with and without them in turn."""
     _allow_descriptors(4 * number + 100)  # two files each
     address = f"{url}?audio={FRAMES_PER_SECOND}&events={_EVENTS_PER_SECOND}"
     clients = [peer(address, talking=True) for _ in range(number)]
@@ -149,10 +149,10 @@ def _cpu_percent(seconds: float) -> float:
 
 
 def in_time(heard: Mapping[str, float]) -> float:
-    """Return the share of the frames that came of those that were due.
+    """Return the received share of the frames that were due.
 
-    Whether the frames at both ends of the time are within it is a matter of microseconds. So what was due is counted
-    from the first frame that came to the last, as long as these have come within two periods of the ends.
+    Microseconds decide whether the frames at both ends fall into the time. So the due frames are counted from the first
+    received frame to the last, if these arrived within two periods of the ends.
     """
     periods = 2 / FRAMES_PER_SECOND
     begins = min(heard["first"], heard["begun"] + periods)
@@ -168,7 +168,7 @@ def _allow_descriptors(number: int) -> None:
 
 
 def _held() -> float:
-    """Return the bytes that the process holds, its part of what it shares with others included."""
+    """Return the bytes that the process holds, including its part of the memory that it shares with others."""
     gc.collect()
     for line in Path("/proc/self/smaps_rollup").read_text(encoding="ascii").splitlines():
         if line.startswith("Pss:"):

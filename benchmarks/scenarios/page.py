@@ -11,7 +11,7 @@ from typing import Final
 from ..peers.base import Peer
 from .figures import Scenario, percentile
 
-# Milliseconds since the page was asked for, by the page's own clock, at which it has done what a key means.
+# Milliseconds, by the page's own clock, from the request for the page until it has handled a key.
 _NOW: Final = "performance.now()"
 
 

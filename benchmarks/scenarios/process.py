@@ -1,4 +1,4 @@
-"""What a program with a short session costs, or with one that does nothing, and how both keep time."""
+"""The cost of a program with a short session, and of one with an idle session, and how both keep time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..server_frames import FRAMES_PER_SECOND
 from .figures import Scenario, percentile, spread
 
 _SHORT: Final = 0.05
-#: Where what is measured is compiled to: an installed package is compiled, whatever the environment says.
+#: The folder for compiled modules: an installed package is compiled, whatever the environment says.
 _COMPILED: Final = Path(__file__).parents[2] / ".cache/bench/compiled"
 _IMPORT: Final = "import time; begun = time.perf_counter(); import {}; print(time.perf_counter() - begun)"
 _PROGRAM: Final = (
@@ -31,14 +31,14 @@ _PROGRAM: Final = (
 
 
 def _run(code: str, *before: str, **variables: str) -> str:
-    """Return what a fresh interpreter prints that runs some code, by a command if there is one."""
+    """Return the output of a new interpreter that runs some code, under a command if one is given."""
     environ = {**os.environ, "PYTHONPYCACHEPREFIX": str(_COMPILED), "PYTHONDONTWRITEBYTECODE": "", **variables}
     command = [*before, sys.executable, "-c", code]
     return subprocess.run(command, capture_output=True, text=True, check=True, env=environ).stdout
 
 
 def imports(peer: type[Peer], url: str, effort: float) -> dict[str, float]:  # noqa: ARG001 - nothing is connected
-    """Measure the import of the library's package alone; what a session needs may be imported later."""
+    """Measure the import of the library's package alone; modules for a session may be imported later."""
     number = max(3, round(11 * effort))
     seconds = [float(_run(_IMPORT.format(peer.package))) for _ in range(number + 1)]
     return {"package_ms": percentile(seconds[1:], 0.5) * 1e3}  # the first one compiles
@@ -95,7 +95,7 @@ def quiet(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
     """Measure a session without messages: memory and threads of the process, and CPU time of a minute."""
     client = peer(url)
     client.connect()
-    time.sleep(SETTLE)  # what is given up then is given up once, not every minute
+    time.sleep(SETTLE)  # memory that is freed then is freed once, not every minute
     begun, spent = time.perf_counter(), time.process_time()
     time.sleep(max(0.5, 80 * effort))  # two pings of ours
     spent, taken = time.process_time() - spent, time.perf_counter() - begun
@@ -132,7 +132,7 @@ def _late(call: Callable[[], object]) -> float:
 
 
 def jitter(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
-    """Measure how far from its time each audio frame comes to the server."""
+    """Measure how far from its time each audio frame reaches the server."""
     client = peer(url, talking=True)
     client.connect()
     client.request(Command.HEARD, {"times": True})

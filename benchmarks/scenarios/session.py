@@ -43,13 +43,13 @@ class Counting:
             self._done.set()
 
     def wait(self) -> None:
-        """Wait until the last has come."""
+        """Wait until the last has arrived."""
         if not self._done.wait(LIMIT):
-            raise TimeoutError(f"{self._left} of {self._number} events did not come")
+            raise TimeoutError(f"{self._left} of {self._number} events did not arrive")
 
 
 class Timing(Counting):
-    """Notes how old each event is when it comes."""
+    """Notes how old each event is on arrival."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,15 +61,15 @@ class Timing(Counting):
         super().__call__(stamp)
 
     def settled(self) -> list[float]:
-        """Return the ages, without those of the warm-up."""
+        """Return the ages, without the warm-up."""
         return self.ages[int(len(self.ages) * _WARM_UP) :]
 
 
 def connect(peer: type[Peer], url: str, effort: float) -> dict[str, float]:
     """Time a client's construction until a bot is ready, and the last call until it returns.
 
-    As for each conversation of a program: a new client that hands audio to a function. What the end of one session
-    leaves to do falls on the next one.
+    As for each conversation of a program: a new client that hands audio to a function. Work left over from the end of
+    one session falls on the next one.
     """
     peer.prepare()
     connecting, closing = [], []

@@ -34,7 +34,7 @@ NUMBERS: Final = (12,)
 LOSSES: Final = (0.05,)
 #: Size of the pictures, and how many there are in a second.
 WIDTH, HEIGHT, FPS = 640, 480, 15
-# Seconds until what connecting has stirred up is over.
+# Seconds until the process is quiet again after connecting.
 SETTLE: Final = 2.0
 _FRAMES_PER_SECOND: Final = 50
 
@@ -62,7 +62,7 @@ def connect(peer: OursType, url: str, effort: float) -> dict[str, float]:
         client.disconnect()
         closing.append(time.perf_counter() - ready)
         connecting.append(ready - begun)
-    # The first ones import what is needed, and have the bot do so.
+    # The first sessions import modules, and have the bot do so.
     return {"connect_ms": percentile(connecting[3:], 0.5) * 1e3, "close_ms": percentile(closing[3:], 0.5) * 1e3}
 
 
@@ -96,7 +96,7 @@ def _echoes(peer: OursType, url: str) -> list[tuple[float, float, float]]:
 
 
 def cpu(peer: OursType, url: str, effort: float) -> dict[str, float]:
-    """Measure the CPU time of a session in which a bot sends back what is said to it, without end."""
+    """Measure the CPU time of a session in which a bot keeps sending back the received audio."""
     from rtvi_sync.media import ToneSource
 
     with client_of(peer, url, mic=ToneSource()) as client:
@@ -127,7 +127,7 @@ def check_share(words: str, share: float) -> None:
 
 
 def sessions(peer: OursType, url: str, effort: float, *, number: int) -> dict[str, float]:
-    """Measure CPU of each of many sessions, and the speech that came both ways, of the worst session."""
+    """Measure CPU of each of many sessions, and the speech received at both ends, of the worst session."""
     from rtvi_sync.media import ToneSource
 
     with contextlib.ExitStack() as stack:
@@ -152,10 +152,10 @@ def sessions(peer: OursType, url: str, effort: float, *, number: int) -> dict[st
 
 
 def loss(peer: OursType, url: str, effort: float, *, share: float) -> dict[str, float]:
-    """Measure what the application hears of a bot some of whose packets are lost, and when."""
+    """Measure the audio that the application gets, and when, from a bot some of whose packets are lost."""
     from rtvi_sync.media import CallbackSink
 
-    heard: list[tuple[float, float]] = []  # when each chunk came, and how long it is
+    heard: list[tuple[float, float]] = []  # the arrival of each chunk, and its length
     sink = CallbackSink(lambda pcm, rate_hz: heard.append((time.monotonic(), len(pcm) / 2 / rate_hz)))
     with client_of(peer, url, f"?loss={share}", speaker=sink) as client:
         time.sleep(max(1.0, 64 * effort))
@@ -167,7 +167,7 @@ def timeline(heard: Sequence[tuple[float, float]]) -> dict[str, float]:
     """Return how much of the time has sound, the longest gap between two chunks, and how much later all is in the end.
 
     Args:
-        heard: when each chunk came, and the seconds of sound that it has.
+        heard: the arrival of each chunk, and the seconds of sound that it has.
     """
     taken = heard[-1][0] - heard[0][0]
     position, late = 0.0, []
@@ -184,7 +184,7 @@ def timeline(heard: Sequence[tuple[float, float]]) -> dict[str, float]:
 
 
 def video(peer: OursType, url: str, effort: float) -> dict[str, float]:
-    """Measure what pictures both ways cost more than voice alone, and how many of those that are taken come back."""
+    """Measure the added cost of pictures both ways over voice alone, and how many of the captured pictures return."""
     from rtvi_sync.media import ToneSource
 
     seconds, camera = max(2.0, 20 * effort), _Camera()
@@ -254,7 +254,7 @@ class _Shown:
 
 
 def connects(peer: OursType, url: str, effort: float) -> dict[str, float]:
-    """Measure what is left of sessions that have ended: threads, descriptors, tasks, and memory of each."""
+    """Measure the remains of ended sessions: threads, descriptors, tasks, and memory of each."""
     from rtvi_sync.media import ToneSource
 
     def some(number: int) -> dict[str, float]:
@@ -265,7 +265,7 @@ def connects(peer: OursType, url: str, effort: float) -> dict[str, float]:
         return _left()
 
     each = max(2, round(25 * effort))
-    begun = some(each)  # what the first ones load stays
+    begun = some(each)  # the modules that the first ones load stay
     middle = some(each)
     end = some(each)
     return {

@@ -1,4 +1,4 @@
-"""Explain an error: what it means, and what to do.
+"""Explain an error: its meaning, its cause and its cure.
 
 The last line of an error names its word. A part of the error's text works, too. Without a word, all are listed.
 

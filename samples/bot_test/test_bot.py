@@ -1,4 +1,4 @@
-"""What a bot must say. The same tests run against an embedded bot, and, with --rtvi-url, against a live one."""
+"""Requirements of a bot. The same tests run against an embedded bot, and, with --rtvi-url, against a live one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.rtvi(replies=reply)
 
 @pytest.mark.parametrize("question", ["Hello", "Hello there"])
 def test_it_says_what_it_can(rtvi_client: RTVIClient, question: str) -> None:
-    """A greeting is answered by what the bot is for."""
+    """The bot answers a greeting with its purpose."""
     rtvi_client.ask(question).expect(contains="Ask me for", excludes="goodbye")
 
 
@@ -34,7 +34,7 @@ def test_the_joke(rtvi_client: RTVIClient) -> None:
 
 
 def test_an_unknown_city(rtvi_client: RTVIClient) -> None:
-    """What the bot does not know it says."""
+    """The bot admits that it does not know."""
     rtvi_client.ask("How is the weather in Atlantis?").expect(contains="I only know", absent_calls=["get_weather"])
 
 

@@ -2,8 +2,8 @@
 
     python3 run.py sample celery_task --url http://localhost:7860 "What time is it?" "And in Oslo?"
 
-Without a URL the embedded bot is asked, which repeats what it reads. Without --broker, messages travel through files in
-a temporary folder; --broker redis://localhost, say, takes a real one.
+Without a URL it asks the embedded bot, which repeats the question. Without --broker, messages travel through files in a
+temporary folder; --broker redis://localhost, say, uses a real broker.
 """
 
 import argparse

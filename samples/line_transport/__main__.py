@@ -2,7 +2,7 @@
 
     python3 run.py sample line_transport --url tcp://localhost:7070 "What time is it?" "And in Oslo?"
 
-Without a URL it talks to the small bot below, which repeats what it reads. `transport.py` beside this file is the
+Without a URL it talks to the small bot below, which repeats each text. `transport.py` beside this file is the
 transport.
 """
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from rtvi_sync import AbortSignal, CloseInfo, DisconnectedError, InvalidTransportParamsError, RTVIMessage, Transport
 
-LIMIT_BYTES = 1_048_576  # of a line of the bot's, and of what the bot has not read yet, if the system grants so much
+LIMIT_BYTES = 1_048_576  # of a line from the bot, and of the lines still to be read by it, if the system allows
 
 
 class LineTransport(Transport):
@@ -41,7 +41,7 @@ class LineTransport(Transport):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LIMIT_BYTES)
             with self._lock:
-                abort.raise_if_aborted()  # disconnect() may be over by then, and another session may have begun
+                abort.raise_if_aborted()  # disconnect() may have returned by then, and another session started
                 self._sock, self._reader = sock, threading.Thread(target=self._read, args=(sock,), daemon=True)
         except BaseException:
             sock.close()
@@ -77,7 +77,7 @@ class LineTransport(Transport):
             sock.close()
 
     def _read(self, sock: socket.socket) -> None:
-        on_message, on_closed = self.on_message, self.options.on_closed  # those of this session
+        on_message, on_closed = self.on_message, self.options.on_closed  # of this session
         end = CloseInfo(initiator="network")
         with contextlib.suppress(OSError), sock.makefile("rb") as lines:
             while (line := lines.readline(LIMIT_BYTES)).endswith(b"\n"):

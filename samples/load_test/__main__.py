@@ -29,12 +29,12 @@ def main() -> int:
     with contextlib.ExitStack() as stack:
         url = given.url or stack.enter_context(EmbeddedBot()).ws_url
         locustfile = Path(__file__).with_name("locustfile.py")
-        # A later option wins: what the user says comes last.
+        # A later option wins, so the user's own are last.
         command = ["-f", str(locustfile), "--headless", "--only-summary", "--processes", str(given.workers)]
         locust = subprocess.Popen([sys.executable, "-m", "locust", *command, "--host", url, *HOW_MUCH, *more])
         try:
             return locust.wait()
-        except KeyboardInterrupt:  # which Locust gets, too: it prints what it has found
+        except KeyboardInterrupt:  # Locust gets it too, and prints its results
             return locust.wait()
 
 

@@ -1,4 +1,4 @@
-"""What the bot understands and answers. Standard library only."""
+"""The questions that the bot understands, and its answers. Standard library only."""
 
 from __future__ import annotations
 

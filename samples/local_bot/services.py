@@ -1,4 +1,4 @@
-"""Pipecat services for speech recognition, answers and a voice that need neither key nor cloud."""
+"""Pipecat services for speech recognition, answers and a voice. They need no key and no cloud."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _SYNTH_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_short),
 
 
 class Recognizer:
-    """PocketSphinx with the model that comes with it. Its methods may be called on any thread.
+    """PocketSphinx with its own model. Its methods may be called on any thread.
 
     Args:
         grammar: the sentences that are recognized, in the JSpeech Grammar Format.

@@ -21,7 +21,7 @@ KEYS = frozenset("0123456789*#")
 
 
 class Earpiece:
-    """What the caller hears: a sink of the bot's audio at 8 kHz, which Twilio buffers and plays in real time."""
+    """The caller's ear: a sink of the bot's audio at 8 kHz, which Twilio buffers and plays in real time."""
 
     LAST_WORD = "last word"  # the name of the mark behind the bot's last audio
 
@@ -34,7 +34,7 @@ class Earpiece:
         self._send("media", media={"payload": base64.b64encode(encode_mulaw(pcm)).decode()})
 
     def drop(self) -> None:
-        """Have Twilio discard what it has not played: the caller has interrupted the bot."""
+        """Have Twilio discard the audio that it has not played: the caller has interrupted the bot."""
         self._send("clear")
 
     def close(self) -> None:
@@ -74,7 +74,7 @@ def _relay(websocket: ServerConnection, url: str) -> None:
                         connect_timeout=15,
                     )
                     voice = ResamplingSink(CallbackSink(_way_to_bot(client)), BOT_RATE_HZ)
-                    # On a thread, because this one has to notice that the caller hangs up meanwhile.
+                    # On a thread of its own, so that this thread notices when the caller hangs up.
                     connecting = threading.Thread(target=_connect, args=(client, websocket))
                     connecting.start()
                     stack.callback(connecting.join)
@@ -110,7 +110,7 @@ def _connect(client: RTVIClient, websocket: ServerConnection) -> None:
 
 
 def _events_of(websocket: ServerConnection) -> Iterator[dict[str, Any]]:
-    """Yield what Twilio sends; raise `ValueError` if it is not Twilio that sends."""
+    """Yield Twilio's messages; raise `ValueError` if another program sends them."""
     for message in websocket:
         event = json.loads(message)
         if not (isinstance(event, dict) and isinstance(event.get("event"), str)):

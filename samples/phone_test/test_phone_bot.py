@@ -1,4 +1,4 @@
-"""What a phone bot must do. The same tests call an embedded bot, and, with --rtvi-url, a live one."""
+"""Requirements of a phone bot. The same tests call an embedded bot, and, with --rtvi-url, a live one."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def test_it_can_be_interrupted(rtvi_client: RTVIClient) -> None:
 
 
 def test_it_takes_keys(rtvi_bot: EmbeddedBot, rtvi_client: RTVIClient) -> None:
-    """Keys reach the bot. A live bot needs its own check: what it says after them, by `rtvi_client.listen()`."""
+    """Keys reach the bot. For a live bot, check its answer to them with `rtvi_client.listen()`."""
     rtvi_client.send_dtmf("12#")
     session: BotSession = rtvi_bot.sessions[0]
     session.wait_for_dtmf("12#")
 
 
 def test_it_hangs_up(rtvi_bot: EmbeddedBot, rtvi_client: RTVIClient) -> None:
-    """The caller hears what the bot says before it hangs up."""
+    """The caller hears the bot's last words before it hangs up."""
     with rtvi_client.events("disconnected", timeout=60) as events:
         rtvi_bot.sessions[0].hang_up()
         assert next(events).data.initiator == "server"

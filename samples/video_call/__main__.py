@@ -1,4 +1,4 @@
-"""A video call: the bot hears and sees the user, and what it shows is in a window, until q, Ctrl-C or the bot's end.
+"""A video call: the bot hears and sees the user; a window shows its picture, until q, Ctrl-C or the bot's end.
 
     python3 run.py sample video_call --url http://localhost:7860
 
@@ -21,7 +21,7 @@ PATIENCE = 20  # seconds for the bot's first picture
 
 
 def call(client: RTVIClient, view: View, most: int | None) -> None:
-    """Hold the call, and show what the bot shows, `most` pictures at most."""
+    """Hold the call, and show at most `most` pictures of the bot."""
     client.on("user-transcription", lambda said: print("you:", said.text, flush=True) if said.final else None)
     client.on("turn-ended", lambda turn: print("bot:", turn.bot_text, flush=True) if turn.bot_text else None)
     with client.events("track_started", timeout=PATIENCE) as tracks, client:

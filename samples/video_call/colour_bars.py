@@ -1,4 +1,4 @@
-"""What the bot sees where there is no camera."""
+"""The user's picture if there is no camera."""
 
 import time
 

@@ -15,7 +15,7 @@ class View(Protocol):
         """Show a picture; return False if the user has seen enough."""
 
     def summary(self) -> str:
-        """Return a sentence about what was shown."""
+        """Return a sentence about the pictures shown."""
 
 
 class Window:
@@ -64,5 +64,5 @@ class Folder:
 
 
 def has_display() -> bool:
-    """Tell whether a window can be opened."""
+    """Return whether a window can be opened."""
     return sys.platform != "linux" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

@@ -1,11 +1,11 @@
-"""Show a bot what the camera sees, over a transport that carries video; `transport.py` beside this file is that one.
+"""Show a bot the camera's picture, over a transport that carries video: `transport.py` beside this file.
 
     python3 run.py sample video_transport
     python3 run.py sample video_transport film.mp4
     python3 run.py sample video_transport --url tcp://localhost:7070 film.mp4
 
-Without a URL it talks to the small bot below. When that is asked what it sees it waits for some pictures, keeps the
-last one as seen.jpg, and says how many it was. A film, or a photo, stands for the camera.
+Without a URL it talks to the small bot below. Asked to look, that bot waits for some pictures, keeps the last one as
+seen.jpg, and reports how many it received. A film, or a photo, stands for the camera.
 """
 
 import argparse

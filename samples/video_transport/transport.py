@@ -68,7 +68,7 @@ class VideoLineTransport(LineTransport):
             if self._sock is line:
                 self._pictures = pictures
                 return pictures
-        pictures.close()  # disconnect() was called meanwhile
+        pictures.close()  # disconnect() was called while the picture was taken
         raise DisconnectedError("The line to the bot is closed")
 
 

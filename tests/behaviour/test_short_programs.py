@@ -1,4 +1,4 @@
-"""Programs that applications begin with are short: each is executed as it stands, but for the address of its bot."""
+"""Programs that applications start from are short: each runs unchanged, except for the address of its bot."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def running(program: str, base_url: str, folder: Path) -> subprocess.Popen[str]:
 
 
 def transcription(text: str) -> dict[str, object]:
-    """Return the message by which a bot tells what it says."""
+    """Return the message that reports the bot's words."""
     return {"label": "rtvi-ai", "type": "bot-transcription", "data": {"text": text}}
 
 
@@ -120,7 +120,7 @@ def test_ask_by_voice(tmp_path: Path) -> None:
 
 
 def test_barge_in(tmp_path: Path) -> None:
-    """The program prints what was spoken before the interruption, and the answer to that."""
+    """The program prints the words spoken before the interruption, and the answer to it."""
     story = "Once upon a time there was a dog that ran over all the hills of the land" + 100 * ", day after day" + "."
     bot = EmbeddedBot(replies={"story": story, "Stop": "Well."})
     with bot, running(BARGE_IN, bot.base_url, tmp_path) as process:
@@ -134,7 +134,7 @@ def test_barge_in(tmp_path: Path) -> None:
 
 
 def test_function_call(tmp_path: Path) -> None:
-    """The answer has what the function has returned."""
+    """The answer contains the function's result."""
     bot = EmbeddedBot(handler=lambda session, message: message["type"] == "send-text")
     with bot, running(FUNCTION_CALL, bot.base_url, tmp_path) as process:
         answer_by_function(bot.wait_for_session(GUARD))

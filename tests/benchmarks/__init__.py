@@ -1,1 +1,1 @@
-"""What measures the package works; how fast anything is, no test asks."""
+"""The measurements of the package work; no test asks how fast anything is."""

@@ -1,4 +1,4 @@
-"""What follows from the table of docs/background/many-sessions.md, and how many sessions are in each of its rows."""
+"""The plan from the table of docs/background/many-sessions.md, and how many sessions are in each of its rows."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_nothing_is_reckoned_by_what_went_badly() -> None:
 
 
 def test_a_row_says_where_the_bot_was() -> None:
-    """What was measured apart, or with TLS, is told in the row."""
+    """A row names its conditions: a core of its own for the bot, or TLS."""
     text = table([row(50), row(100, apart=True, tls=True)])
 
     assert "\n| Locust, 1 worker, bot on a core of its own, TLS | 100 |" in text
@@ -141,6 +141,6 @@ def test_a_storm_of_connects(tls: bool) -> None:
 
 
 def test_users_who_are_gone_are_no_row() -> None:
-    """What the others cost would be divided among too many."""
+    """The remaining users' cost would be divided among too many."""
     with pytest.raises(RuntimeError, match=r"2 of 2 users were gone.*\n(?s:.*)cannot be reached"):
         by_locust(Bot(url="ws://127.0.0.1:9"), 1, 2, 2)

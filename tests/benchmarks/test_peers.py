@@ -20,7 +20,7 @@ pytestmark = pytest.mark.matrix
 
 TINY = 0.01
 SCENARIOS = sorted({*session.SCENARIOS, *process.SCENARIOS} - {"instructions"})  # which takes long
-# Whatever can be measured, and what becomes of a request that is not answered and of a bot that is not ready.
+# All figures of a peer, and its errors if a request is not answered or a bot is not ready.
 PROGRAM = """
 import json, sys
 from benchmarks.peer import figures_of
@@ -46,7 +46,7 @@ print(json.dumps([found, errors]))
 
 @pytest.mark.parametrize("peer", [peer for peer in ENVIRONMENTS if peer != "client-js-webrtc"])
 def test_all_scenarios_find_their_figures(peer: str, url: str) -> None:
-    """What a library can do is measured, more than nothing each; its limits of time are kept, and it leaves nothing."""
+    """A peer has all its figures, each above zero; it keeps its limits of time, and leaves nothing."""
     scenarios = [scenario for scenario in SCENARIOS if peer in AMONG[scenario]]
     words = [python_of(peer), "-c", PROGRAM, peer, url, str(TINY), *scenarios]
     environ = {**os.environ, "PYTHONPATH": str(measure.ROOT)}

@@ -22,7 +22,7 @@ TINY = ("--rounds", "1", "--effort", "0.01")
 
 
 def run(*arguments: str | Path) -> str:
-    """Run the program; what it prints."""
+    """Run the program and return its output."""
     command = [sys.executable, "-m", "benchmarks", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=True, cwd=measure.ROOT, timeout=GUARD).stdout
 
@@ -48,7 +48,7 @@ def test_it_measures_and_writes_the_page(tmp_path: Path) -> None:
 
 
 def test_the_quick_run_prints_a_table_and_writes_nothing(tmp_path: Path) -> None:
-    """The quick run measures the rows that matter; what cannot be measured is told in one line."""
+    """The quick run measures the rows that matter; one line names the figures that it could not measure."""
     before = (measure.ROOT / "docs/background/performance.json").read_bytes()
 
     said = run("--quick", "--only", "connect", "--peer", "ours", "--peer", "picows", *TINY).splitlines()
@@ -67,7 +67,7 @@ def test_the_quick_run_has_the_scenarios_of_its_table() -> None:
 
 
 def test_what_was_measured_before_stays(tmp_path: Path) -> None:
-    """Other scenarios are kept. Of the same one nothing is: what was not measured together is not to be compared."""
+    """Other scenarios are kept, but the same one is replaced: only rounds that ran together can be compared."""
     before = Results(rounds={"connect": {"ours": [{"close_ms": 7.0}], "raw": [{"close_ms": 1.0}]}, "events": {}})
     before.measured = {"connect": "7 rounds", "events": "3 rounds"}
     before.machines = {"connect": {"processor": "old"}, "events": {"processor": "old"}}
@@ -93,7 +93,7 @@ def test_the_page_is_not_made_of_single_peers() -> None:
 
 
 def test_the_page_is_made_without_measuring(tmp_path: Path) -> None:
-    """`--text` makes the page of what is kept, and changes none of it."""
+    """`--text` makes the page from the kept results, and changes none of them."""
     file = tmp_path / "background" / "performance.json"
     Results(rounds={"events": {"ours": [{"per_second": 1234.0}], "ref": [{"per_second": 1000.0}]}}).save(file)
     kept = file.read_bytes()
@@ -109,7 +109,7 @@ def test_the_page_is_made_without_measuring(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", parts.parts())
 def test_a_part_runs(name: str) -> None:
-    """What stands for a part of the package in the table runs, more than once."""
+    """The code for a part of the package in the table runs, more than once."""
     part = parts.parts()[name]
     part()
     part()

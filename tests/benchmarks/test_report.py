@@ -1,4 +1,4 @@
-"""The pages and the table in the terminal say what was measured, and nothing that was not."""
+"""The pages and the table in the terminal show all measured figures, and no others."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ RESULTS = Results(
 
 @pytest.mark.parametrize("name", PAGES)
 def test_the_page_is_what_the_results_give(name: str) -> None:
-    """The generated parts of a page come from docs/background/performance.json."""
+    """The generated parts of a page match docs/background/performance.json."""
     text = (DOCS / name).read_text(encoding="utf-8")
 
     assert PAGES[name](text, Results.load(DOCS / "background" / "performance.json")) == text
@@ -49,7 +49,7 @@ def test_the_page_is_short() -> None:
 
 
 def test_each_measurement_names_its_machine() -> None:
-    """A measurement is of one machine, with all its peers: below each machine is what was measured there."""
+    """A measurement is of one machine, with all its peers: the page lists the scenarios below their machine."""
     assert report.part("machines", RESULTS).splitlines() == [
         "* slow, 2 cores",
         "  * 1 round: timeouts",
@@ -60,7 +60,7 @@ def test_each_measurement_names_its_machine() -> None:
 
 
 def test_figures_are_medians_and_a_ratio_is_the_median_of_those_of_the_rounds() -> None:
-    """What disturbs one round disturbs its ratio alone: 3, 3 and 2 give 3, where the medians would give 2."""
+    """A disturbed round disturbs its own ratio alone: 3, 3 and 2 give 3, where the medians would give 2."""
     table = report.part("quick", RESULTS).splitlines()
 
     assert table[0] == "|  | ours | ref | x ref | target |  |"
@@ -78,7 +78,7 @@ def test_targets_are_judged() -> None:
 
 
 def test_the_table_in_the_terminal() -> None:
-    """The columns are aligned, and one line says what could not be measured of the rows that are shown."""
+    """The columns are aligned, and one line names the missing figures of the shown rows."""
     lines = report.terminal(RESULTS).splitlines()
 
     assert lines[0].split() == ["ours", "ref", "x", "ref", "target"]
@@ -101,7 +101,7 @@ def test_the_table_in_the_terminal() -> None:
     ],
 )
 def test_a_limit_itself_is_enough(limits: dict[str, Any], value: float, judgement: str) -> None:
-    """The limit is met by the limit, and what misses it is told as a share of it."""
+    """The limit is met by the limit; a miss is given as a share of it."""
     assert Row(words="", scenario="", figure="", **limits).judge(value) == judgement
 
 
@@ -134,7 +134,7 @@ def test_what_stands_around_the_marks_stays() -> None:
 
 
 def test_results_are_kept_as_they_are(tmp_path: Path) -> None:
-    """What is saved is loaded again; without a file there is nothing."""
+    """Saved results are loaded again; without a file there are none."""
     RESULTS.save(tmp_path / "new" / "results.json")
 
     assert Results.load(tmp_path / "new" / "results.json") == RESULTS

@@ -57,10 +57,10 @@ def test_a_p99_needs_a_hundred_values() -> None:
     ("frames", "first", "last", "share"),
     [
         (200, 100.0, 103.98, 1.0),
-        (199, 100.019, 103.979, 1.0),  # neither the one before nor the one behind is within the time
+        (199, 100.019, 103.979, 1.0),  # the one before and the one behind are both outside the time
         (199, 100.0, 103.98, 0.995),
         (190, 100.2, 103.98, 190 / 198),  # the first 0.16 s of it are missing
-        (100, 100.0, 101.98, 100 / 199),  # nothing comes any more
+        (100, 100.0, 101.98, 100 / 199),  # no more frames arrive
         (0, 0.0, 99.98, 0.0),
     ],
 )
@@ -74,7 +74,7 @@ def test_frames_in_time(frames: int, first: float, last: float, share: float) ->
 @pytest.mark.parametrize("peer", PEERS_HERE)
 @pytest.mark.parametrize("scenario", sorted({*process.SCENARIOS} - {"instructions"}))  # see below
 def test_a_scenario_of_a_process_finds_its_figures(scenario: str, peer: str, url: str) -> None:
-    """A scenario finds numbers for what the tables show of it."""
+    """A scenario finds numbers for each of its rows in the tables."""
     found = process.SCENARIOS[scenario](find(peer), url, TINY)
 
     assert shown(scenario) <= set(found)
@@ -82,7 +82,7 @@ def test_a_scenario_of_a_process_finds_its_figures(scenario: str, peer: str, url
 
 
 def test_connecting_includes_the_construction(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a library imports when its client is constructed counts as what another one imports when it connects."""
+    """The imports of a library at construction count as the imports of another one at connect."""
     clock = count()
 
     class Importing(Peer):
@@ -122,7 +122,7 @@ def test_many_sessions_are_measured_together(peer: str, url: str) -> None:
 
 @pytest.mark.parametrize("peer", PEERS_HERE)
 def test_sessions_with_audio_of_the_applications_own(peer: str, url: str) -> None:
-    """Three sessions hand each audio frame to the application, which pushes what is sent."""
+    """Three sessions hand each audio frame to the application, which pushes the frames to send."""
     with Stopwatch() as watch:
         found = many.sessions(find(peer), url, TINY, number=3, own_audio=True)
 
@@ -133,7 +133,7 @@ def test_sessions_with_audio_of_the_applications_own(peer: str, url: str) -> Non
 
 
 def test_what_recordings_add(url: str) -> None:
-    """Three sessions are recorded, and the figures say what that adds to each; nothing is lost."""
+    """Three sessions are recorded, and the figures give the cost of that for each; nothing is lost."""
     found = many.recorded(find("ours"), url, TINY, number=3)
 
     assert found.keys() == {"cpu_percent_each", "cpu_percent_more_each", "kb_more_each", "lost_seconds", "kb_peak"}
@@ -142,7 +142,7 @@ def test_what_recordings_add(url: str) -> None:
 
 @pytest.mark.real
 def test_the_page_of_an_hour() -> None:
-    """The page is opened in a browser, and has done what a first key means."""
+    """The page is opened in a browser, and has handled a first key."""
     if shutil.which("chromium") is None:
         missing("Chromium is not installed: run `python3 run.py test --real`")
     found = page.hour(find("ours"), "", TINY)
@@ -162,7 +162,7 @@ def test_instructions_are_counted(url: str) -> None:
 
 
 def test_without_a_program_that_counts_there_is_a_reason(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where neither valgrind nor perf is installed, instructions cannot be counted, and the round says so."""
+    """Without valgrind and perf, instructions cannot be counted, and the round says so."""
     monkeypatch.setenv("PATH", "")
 
     with pytest.raises(FileNotFoundError, match="perf"):
@@ -181,7 +181,7 @@ def test_a_variant_is_measured_in_a_process_of_its_own(peer: str, scenario: str,
 
 
 def test_only_ours_has_compiled_parts() -> None:
-    """The peer without them has neither orjson nor the mask of websockets' extension module, the other has both."""
+    """The peer without them has no orjson and no mask of websockets' extension module, the other has both."""
     ask = (
         "import sys; from benchmarks.peers import find; find(%r); from tests.support import part_probes; "
         "print(bool(sys.modules.get('orjson')), part_probes.has_compiled_mask())"
@@ -198,7 +198,7 @@ def test_only_ours_has_compiled_parts() -> None:
 
 @pytest.mark.parametrize("peer", PEERS_HERE)
 def test_sound_goes_both_ways(peer: str, url: str) -> None:
-    """A peer that talks sends 50 frames a second, and one that hears gets every byte of what it asks for."""
+    """A peer that talks sends 50 frames a second, and one that hears gets every byte it asks for."""
     events: list[str] = []
     client = find(peer)(url, events.append, talking=True, hearing=True)
     client.connect()
@@ -218,7 +218,7 @@ def test_sound_goes_both_ways(peer: str, url: str) -> None:
 
 
 def test_silence_at_the_end_is_heard(url: str) -> None:
-    """A peer that stops is noticed, before and after the figures are requested, and so is what is missing."""
+    """A silent peer is noticed, before and after the figures are requested, and so are the missing frames."""
     client = find("raw")(url)
     client.connect()
     client.send_audio(FRAME)
@@ -257,7 +257,7 @@ def test_what_a_process_fails_with_is_kept(url: str) -> None:
 
 
 def test_rounds_begin_with_another_peer_each() -> None:
-    """Every peer is measured once a round, each round begins with another one, and results keep their round."""
+    """Every peer is measured once a round, each round starts with another one, and results keep their round."""
     said: list[str] = []
     places = {name: (sys.executable, name) for name in ("ref", "raw")}
 

@@ -1,4 +1,4 @@
-"""What WebRTC is measured by: the bot that costs little, and what becomes of the chirps that are sent back."""
+"""The means of measuring WebRTC: the bot that costs little, and the comparison of chirps with their echoes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_lost_packets_are_heard_of(packets: str) -> None:
         found = webrtc.loss(OursByWebRTC, packets, 0.05, share=0.5)
 
     assert found.keys() >= FIGURES["webrtc-loss-5"]
-    # How much comes in time, and what is concealed of it, is a busy machine's affair.
+    # A busy machine decides how much arrives in time, and how much is concealed.
     assert found["sound_share"] == pytest.approx(1, abs=0.2 * watch.slower)
     assert found["concealed_share"] == pytest.approx(0.5, abs=0.2 * watch.slower)
 
@@ -63,7 +63,7 @@ def test_many_sessions_are_counted(packets: str, monkeypatch: pytest.MonkeyPatch
         found = webrtc.sessions(OursByWebRTC, packets, 0.0, number=2)
 
     assert found.keys() >= FIGURES["webrtc-12"]
-    # How much of it comes in time is the machine's affair, and how much of what came before it.
+    # The machine decides how much arrives in time, and how much arrived before.
     assert 0 < found["sent_share"] < 1.2 * watch.slower
     assert 0 < found["heard_share"] < 1.2 * watch.slower
     assert found["cpu_percent_each"] > 0
@@ -85,7 +85,7 @@ def test_the_bot_is_as_patient_as_the_package() -> None:
 
 
 def sent_back(latency: float, gain: float, rate_hz: int = echo.SENT_HZ) -> dict[str, float]:
-    """Compare chirps with what comes back of them, in chunks of 20 ms, with some noise."""
+    """Compare chirps with their echoes, in chunks of 20 ms, with some noise."""
     pcm, size, noise = echo.speech(), 640, random.Random(1)
     samples = [round(gain * sample + noise.gauss(0, 20)) for (sample,) in struct.iter_unpack("<h", pcm)]
     back = struct.pack(f"<{len(samples)}h", *samples)
@@ -105,7 +105,7 @@ def test_an_echo_is_recognized() -> None:
 
 
 def test_what_is_no_echo_is_told_apart() -> None:
-    """Sound of another rate is not alike, and one that does not come is an error."""
+    """Sound of another rate is not alike, and a missing echo is an error."""
     assert sent_back(0.1, 0.7, 24_000)["correlation"] < 0.7
     with pytest.raises(RuntimeError, match="chirp 1 has not come back"):
         echo.compare([(100.0, 0)], [(200.0, bytes(640))], echo.SENT_HZ)

@@ -2,9 +2,9 @@
 
     python -m tests.captures.capture 1.14.0 pipecat-1.14.0/bin/python [SCENARIO ...]
 
-The Python is that of an environment with this version of Pipecat: see tests/pipecat/README.md. A log has one JSON array
-a line: `[seconds, "in" or "out", message]`, `[seconds, "audio", seconds of sound]` for each stretch of audible sound
-that came, and `[seconds, "end", initiator]`.
+The Python is from an environment with this version of Pipecat: see tests/pipecat/README.md. A log has one JSON array a
+line: `[seconds, "in" or "out", message]`, `[seconds, "audio", seconds of sound]` for each received stretch of audible
+sound, and `[seconds, "end", initiator]`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MEASUREMENTS = {"metrics", "bot-audio-level", "user-audio-level", "system-log"}
 
 
 class _RecordedTransport(WebSocketTransport):
-    """Notes what is sent, before the bot can answer it."""
+    """Notes each message to send, before the bot can answer it."""
 
     def __init__(self, rows: list[list[Any]]) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class _Capture:
         )
 
     def run(self) -> list[list[Any]]:
-        """Return what happened, with monotonic seconds."""
+        """Return the events so far, with monotonic seconds."""
         httpx.post(f"{self._base_url}/script", json=self._scenario.bot, trust_env=False).raise_for_status()
         client = self._client
         client.register_function_call_handler(None, lambda call: self._results.get(call.function_name, {}))

@@ -16,13 +16,13 @@ class Expected:
     """One turn.
 
     Attributes:
-        user: what the user typed or said; None: the bot began.
-        bot: what the bot wrote and said.
+        user: the user's typed or spoken words; None: the bot spoke first.
+        bot: the bot's words.
         status: of the turn.
-        spoken: what was spoken of that; None: all.
+        spoken: the spoken part of those; None: all.
         calls: name, arguments and result of each function call.
-        assumed: what the bot is waited for; None: it owes nothing.
-        errors: what the bot reported.
+        assumed: the missing part that the client waits for; None: nothing is missing.
+        errors: the errors that the bot reported.
     """
 
     user: str | None
@@ -150,8 +150,8 @@ EXPECTED: dict[str, list[Expected]] = {
 }
 
 
-# By scenario and version, where versions differ. Those before Pipecat 1.0 tell neither that the bot was interrupted nor
-# all that it was about to say without its model.
+# By scenario and version, where versions differ. Before 1.0, Pipecat does not report interruptions of the bot, or the
+# rest of a text that it was about to say without its model.
 _SKIPPED = attrs.evolve(FIRST, bot="", status="interrupted")
 _MUTE = [attrs.evolve(HELLO, assumed=SPEECH)]
 _LEFT = [attrs.evolve(TOLD, status="failed", spoken="There was a king")]
@@ -184,7 +184,7 @@ EXPECTED |= {
         Expected("hello bot how are you", "", "interrupted"),
         Expected("how are you", "You said: how are you."),
     ],
-    # 0.0.108 joins what is asked quickly: both runs answer the last question.
+    # 0.0.108 joins quick questions: both runs answer the last one.
     "two-quick-questions 0.0.108": [_SKIPPED, attrs.evolve(SECOND, bot=f"{SECOND.bot} {SECOND.bot}")],
     "two-quick-questions-in-sentences 0.0.108": [_SKIPPED, attrs.evolve(SECOND, bot=f"{SECOND.bot} {SECOND.bot}")],
     "three-quick-questions 0.0.108": [

@@ -1,4 +1,4 @@
-"""What happens in each captured session: what the bot does, and what the client does."""
+"""The actions in each captured session, the bot's and the client's."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Scenario:
     """One session.
 
     Attributes:
-        steps: what the client does, in order, and then it leaves.
+        steps: the client's actions, in order, and then it leaves.
             "type": send a text that runs the model, or a mapping with `text` and `aloud`. "note": send one that runs
             nothing. "speak": be heard for some seconds. "until": wait for a message of this type, or for the nth,
-            `(type, n)`, counted from the last step that sends. "wait": some seconds. "quiet": until nothing has come
+            `(type, n)`, counted from the last step that sends. "wait": some seconds. "quiet": until nothing has arrived
             for some seconds. "control": a control of the bot (tests/pipecat/bots/serving.py), `(path, parameters)`.
-            "answer": `(function, result)`: what the client's function returns, from now on.
+            "answer": `(function, result)`: the result of the client's function, from now on.
         bot: the script of the bot, of tests/pipecat/bots/script.py.
         versions: of Pipecat.
     """
@@ -40,7 +40,7 @@ QUIET: Step = ("quiet", 1.5)
 LONGER: Step = ("quiet", 3.5)
 SPOKE: tuple[Step, ...] = (("until", "bot-llm-started"), QUIET)
 SPEAKS: Step = ("until", "bot-started-speaking")
-NOT_0_3 = ALL[:3]  # what 0.0.73 has not
+NOT_0_3 = ALL[:3]  # the versions with features that 0.0.73 lacks
 
 _CALL = ["call", [["get_weather", {"city": "Oslo"}]]]
 WEATHER: dict[str, Any] = {

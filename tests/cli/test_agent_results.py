@@ -60,7 +60,7 @@ def test_any_error_is_small(texts: list[str]) -> None:
 
 
 def test_a_small_result_is_whole() -> None:
-    """Nothing is cut of what fits."""
+    """A result within the limits is whole."""
     turn = Turn(
         session=1, number=3, initiator="user", user_text="a\nb", bot_text="ü" * 2000, spoken_text="\ud800 and 🎉"
     )
@@ -71,7 +71,7 @@ def test_a_small_result_is_whole() -> None:
 
 
 def test_what_is_cut() -> None:
-    """Long texts keep their beginning, long lists both ends; arguments become the beginning of their JSON."""
+    """Long texts keep their start, long lists both ends; arguments become the start of their JSON."""
     calls = [ReportedFunctionCall(function_name=f"f{number}", arguments={"a": "b" * 900}) for number in range(100)]
     turn = Turn(session=1, number=1, initiator="user", bot_text="word " * 2000, function_calls=tuple(calls))
     data = shown(turn_result(turn, None))

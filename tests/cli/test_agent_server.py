@@ -85,7 +85,7 @@ def test_nothing_else_is_on_stdout(bot: EmbeddedBot, one_word: Path) -> None:
 
 
 def test_other_calls_pass_one_that_waits(waiting: RawAgent, bot: EmbeddedBot) -> None:
-    """While ask() waits, the server answers; hang_up() ends the call that waits, and a session can begin."""
+    """While ask() waits, the server answers; hang_up() ends the waiting call, and a session can start."""
     assert waiting.ask("ping") == {}
     waiting.begin_tool("hang_up")
     answers = sorted((waiting.answer() for _ in range(2)), key=lambda answer: int(answer["id"]))
@@ -96,7 +96,7 @@ def test_other_calls_pass_one_that_waits(waiting: RawAgent, bot: EmbeddedBot) ->
 
 
 def test_a_call_that_is_cancelled(bot: EmbeddedBot) -> None:
-    """The server goes on at once after an ask() was cancelled: hang_up() ends the session, and another one begins."""
+    """The server works on after an ask() was cancelled: hang_up() ends the session, and another one starts."""
     with Agent() as agent:
         agent.call("connect", url=bot.ws_url)
         asked = agent.begin("ask", text="never", timeout=600)
@@ -130,7 +130,7 @@ def test_eof_while_it_connects() -> None:
 
 
 def test_eof_while_the_network_hangs(bot: EmbeddedBot) -> None:
-    """The process ends within 2 s though the bot takes nothing of what was sent."""
+    """The process ends within 2 s even if the bot receives nothing."""
     with FaultProxy.before(bot.ws_url) as proxy, RawAgent() as agent:
         agent.begin_tool("connect", url=proxy.url(bot.ws_url))
         assert not agent.answer()["result"]["isError"]

@@ -1,4 +1,4 @@
-"""The tools of `rtvi-sync mcp`, called by a client of MCP over stdio: what they return, and what their errors say."""
+"""The tools of `rtvi-sync mcp`, called by a client of MCP over stdio: their results and their errors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REPLIES: dict[str, str | Reply] = {
 
 @pytest.fixture(scope="module")
 def agent() -> Iterator[Agent]:
-    """Start a server, whose session a test begins and ends."""
+    """Start a server, whose session a test starts and ends."""
     with Agent() as agent:
         yield agent
 
@@ -62,7 +62,7 @@ def test_a_turn(connected: Agent) -> None:
 
 
 def test_expectations(connected: Agent) -> None:
-    """What is met says so; what is not has kind and timeline, and names each demand."""
+    """A met expectation says so; an unmet one has kind and timeline, and names each demand."""
     connected.call("ask", text="How is the weather?")
     demands = {"contains": ["rains", "Oslo"], "calls": {"get_weather": OSLO}, "absent_calls": ["book"]}
     assert connected.call("expect", **demands, first_audio=30) == {"met": True, "turn": 1}
@@ -102,7 +102,7 @@ def test_the_last_turn(agent: Agent, bot: EmbeddedBot) -> None:
 
 
 def test_a_file_is_said(connected: Agent, one_word: Path) -> None:
-    """say_audio() says an audio file; its latency is from voice to voice. What is no such file is refused."""
+    """say_audio() says an audio file, and measures latency from voice to voice; it refuses other files."""
     turn = connected.call("say_audio", path=str(one_word))
     assert turn["latencies_ms"]["voice_to_voice"] > 0
     assert turn["bot_text"].startswith("You said: ")
@@ -114,7 +114,7 @@ def test_a_file_is_said(connected: Agent, one_word: Path) -> None:
 
 
 def test_a_greeting_is_heard(agent: Agent) -> None:
-    """listen() returns what the bot says unasked."""
+    """listen() returns the bot's unasked words."""
     with EmbeddedBot(greeting="Good day.") as bot:
         agent.call("connect", url=bot.base_url)
         assert agent.call("listen")["bot_text"] == "Good day."
@@ -124,7 +124,7 @@ def test_a_greeting_is_heard(agent: Agent) -> None:
 
 
 def test_a_barge_in(connected: Agent) -> None:
-    """ask() returns the interrupted turn, and listen() the answer to what interrupted it."""
+    """ask() returns the interrupted turn, and listen() the answer to the interruption."""
     assert connected.call("barge_in", text="not this", after_s=0)["armed"] == "not this"
     connected.call("barge_in", text="hello, stop", after_s=0.1)
     first = connected.call("ask", text="Tell me a story")
@@ -146,7 +146,7 @@ def test_a_barge_in_that_has_no_occasion(connected: Agent) -> None:
 
 
 def test_an_answer_that_does_not_come(connected: Agent) -> None:
-    """What there was until the timeout is in the error, and last_turn() has what came since."""
+    """The error holds the answer until the timeout, and last_turn() also holds the rest."""
     failure = connected.fail("ask", text="slow", timeout=0.5)
     assert failure["kind"] == "RequestTimeoutError"
     assert failure["so_far"]["status"] == "in_progress"
@@ -213,7 +213,7 @@ def test_without_a_session(agent: Agent) -> None:
 
 
 def test_what_to_do_next(connected: Agent) -> None:
-    """What is wrong with the call, and not with the bot, is to be called in another way."""
+    """The error of a wrong call, unlike the error of a bot, names another way to call."""
     for name in ("expect", "last_turn"):
         assert "ask(text)" in connected.fail(name)["next"]
     assert "other arguments" in connected.fail("ask", text="x" * 2_000_000)["next"]
@@ -229,7 +229,7 @@ def test_a_bot_that_is_not_there(agent: Agent) -> None:
 
 
 def test_a_bot_that_ends_the_session(agent: Agent) -> None:
-    """The error of the next call says so, and connect() begins another session."""
+    """The error of the next call reports the end, and connect() starts another session."""
     with EmbeddedBot(faults=[Fault("close", "bye")]) as bot:
         agent.call("connect", url=bot.ws_url)
         failure = agent.fail("ask", text="bye")
@@ -322,7 +322,7 @@ def test_a_header() -> None:
 
 
 def test_other_hosts(bot: EmbeddedBot) -> None:
-    """By default this machine alone may be reached; with --allow-url what begins so, and nothing else."""
+    """By default only this machine may be reached; with --allow-url only URLs that start so."""
     with Agent() as agent:
         for url in ("http://example.com", "wss://10.0.0.7/ws", "http://localhost.example.com", "ws://127.0.0.1@e.com"):
             failure = agent.fail("connect", url=url)

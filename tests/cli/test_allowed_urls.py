@@ -66,7 +66,7 @@ def test_other_machines(url: str) -> None:
     ],
 )
 def test_the_beginning_of_a_url(url: str, prefix: str) -> None:
-    """Scheme, host and port are the same, and the path begins with the same segments; ws is http, and wss https."""
+    """Scheme, host and port are the same, and the path starts with the same segments; ws is http, and wss https."""
     assert is_allowed(url, "https://other.example", prefix)
 
 
@@ -87,7 +87,7 @@ def test_the_beginning_of_a_url(url: str, prefix: str) -> None:
     ],
 )
 def test_another_beginning(url: str, prefix: str) -> None:
-    """What only looks alike is refused, and this machine too unless it is named."""
+    """A URL that only looks alike is refused, and so is this machine unless it is named."""
     assert not is_allowed(url, prefix)
 
 

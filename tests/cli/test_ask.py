@@ -37,7 +37,7 @@ def test_a_typed_question(bot: EmbeddedBot, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_json(bot: EmbeddedBot, capsys: pytest.CaptureFixture[str]) -> None:
-    """JSON has the text, the status, the latencies in seconds, and what the bot is."""
+    """JSON has the text, the status, the latencies in seconds, and the bot's description."""
     document = asked(capsys, bot.ws_url, "How are you?", "--transport", "eval")
     assert (document["text"], document["status"], document["voice_to_voice"]) == (
         "You said: How are you?",
@@ -74,7 +74,7 @@ def test_the_text_stands_anywhere(order: str, bot: EmbeddedBot, capsys: pytest.C
 
 
 def test_a_text_that_looks_like_an_option(bot: EmbeddedBot, capsys: pytest.CaptureFixture[str]) -> None:
-    """A text with a hyphen at its begin stands behind --."""
+    """A text that starts with a hyphen goes after --."""
     assert main(["ask", bot.ws_url, "--transport", "eval", "--", "-5 degrees?"]) == 0
     assert capsys.readouterr().out == "You said: -5 degrees?\n"
 
@@ -89,7 +89,7 @@ def test_the_sample_by_telephone(bot: EmbeddedBot, tmp_path: Path, capsys: pytes
 
 
 def test_a_file_that_is_missing(bot: EmbeddedBot, capsys: pytest.CaptureFixture[str]) -> None:
-    """The error names what can be said without a file."""
+    """The error names the texts that can be said without a file."""
     assert main(["ask", bot.ws_url, "--wav", "nosuch.wav"]) == 2
     assert "or pass --sample in place of --wav" in capsys.readouterr().err
 
@@ -104,7 +104,7 @@ def test_a_long_answer(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("option", ["--out", "--record"])
 def test_a_disk_that_is_full(option: str, bot: EmbeddedBot, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A file that cannot be written fails the command, and costs neither the answer nor the JSON."""
+    """A file that cannot be written fails the command, and loses no part of the answer or the JSON."""
     with full_disk(100):
         document = asked(capsys, bot.base_url, "How are you?", option, tmp_path / "a.wav")
     assert (document["ok"], document["text"]) == (False, "You said: How are you?")
@@ -126,7 +126,7 @@ def test_a_bot_without_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_an_answer_that_is_not_over_in_time(capsys: pytest.CaptureFixture[str]) -> None:
-    """What the bot has said until --timeout is in the JSON, beside the error."""
+    """The bot's words before --timeout are in the JSON, beside the error."""
     with EmbeddedBot(replies="Wait for me. " * 40) as bot:
         document = asked(capsys, bot.base_url, "Hello", "--timeout", "2")
     assert document["text"].startswith("Wait for me.")

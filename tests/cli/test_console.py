@@ -78,7 +78,7 @@ def test_lines_out_are_plain_and_clean() -> None:
 
 
 def test_words_that_come_are_shown_where_only_the_output_is_a_terminal(pipe: tuple[TextIO, int]) -> None:
-    """Lines come from a pipe; rich shows the partial utterance."""
+    """Lines are read from a pipe; rich shows the partial utterance."""
     stream, writing = pipe
     os.close(writing)
     out = Terminal()
@@ -91,7 +91,7 @@ def test_words_that_come_are_shown_where_only_the_output_is_a_terminal(pipe: tup
 
 @pytest.mark.parametrize("term", ["dumb", "unknown"])
 def test_a_dumb_terminal_gets_lines(term: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is drawn over what the user types."""
+    """Nothing is drawn over the user's input."""
     monkeypatch.setenv("TERM", term)
     out = Terminal()
     console = console_for(Terminal(), out)

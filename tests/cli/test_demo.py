@@ -76,7 +76,7 @@ def channels(path: Path) -> tuple[int, bytes, bytes]:
 
 
 def audible_spans(pcm: bytes, rate: int, shortest_pause: float = 0.3) -> list[tuple[float, float]]:
-    """Return the begin and end of each audible span, in seconds."""
+    """Return the start and end of each audible span, in seconds."""
     window = rate // 50
     loud = [at / rate for at in range(0, len(pcm) // 2, window) if rms(pcm[2 * at : 2 * (at + window)]) > 300]
     spans: list[tuple[float, float]] = []
@@ -138,12 +138,12 @@ def test_it_records_both_voices_on_one_time_line(shown: Result) -> None:
     rate, left, right = channels(path)
     assert rate == 24_000
     assert 10 < len(left) / 2 / rate < shown.seconds
-    # On a busy machine both have pauses in the middle of a turn, and begin late; between the turns are about 4 s.
+    # On a busy machine both have pauses in the middle of a turn, and start late; between the turns are about 4 s.
     user, bot = (audible_spans(side, rate, min(0.3 + shown.late, 2.0)) for side in (left, right))
     assert len(user) == len(bot) == 2
     for (user_begin, user_end), (bot_begin, bot_end) in zip(user, bot, strict=True):
         assert bot_begin - user_end > 0.25 - shown.late
-        # The embedded bot plays what it received. A late microphone leaves gaps, or catches up.
+        # The embedded bot plays the audio it received. A late microphone leaves gaps, or catches up.
         assert abs((bot_end - bot_begin) - (user_end - user_begin)) < 0.3 + shown.late
     assert bot[0][1] < user[1][0] + shown.late
 
@@ -202,7 +202,7 @@ def _say_nothing(*_: object, **__: object) -> None:
 
 
 def test_a_server_that_wants_a_header_and_a_token(one_word: Path, tmp_path: Path) -> None:
-    """The options are those of `talk`."""
+    """The demo takes the options of `talk`."""
     with EmbeddedBot(headers={"X-Key": "k"}) as bot:
         options = ("--speech", str(one_word), "--header", "X-Key: k", "--token", "abc")
         process = start(tmp_path, "--url", f"{bot.base_url}/connect", *options)
@@ -214,14 +214,14 @@ def test_a_server_that_wants_a_header_and_a_token(one_word: Path, tmp_path: Path
 
 
 def test_a_bot_that_is_not_ready_in_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The limit is that of the command line."""
+    """The limit is the one on the command line."""
     with EmbeddedBot(ready=False) as bot:
         assert cli.main(["demo", "--url", bot.ws_url, "--timeout", "0.2", "--out", str(tmp_path / "out.wav")]) == 1
     assert "within 0.2 s" in capsys.readouterr().err
 
 
 def test_an_unreachable_bot_is_two_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Status 1, what was tried and why it failed, and the word that explains it; no file is left."""
+    """The status is 1; the error names each attempt, its failure, and the word that explains it; no file is left."""
     out = tmp_path / "x.wav"
     for url in ("http://127.0.0.1:1", "http://127.0.0.1:1/start", "ws://127.0.0.1:1"):
         assert cli.main(["demo", "--url", url, "--out", str(out)]) == 1
@@ -314,7 +314,7 @@ def test_bots_at_another_rate_are_recorded_too(one_word: Path, tmp_path: Path) -
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no limit for the size of files")
 def test_a_full_disk(tmp_path: Path) -> None:
-    """The last line names the file, and what there was room for can be played."""
+    """The last line names the file, and the part that fitted on the disk can be played."""
     write_wav(tmp_path / "speech.wav", [tone(0.5)])
     words = ["sh", "-c", 'ulimit -f 20; exec "$@"', "sh", sys.executable, "-m", "rtvi_sync", "demo"]
     # The file in which coverage notes the lines of a process would be full as well.

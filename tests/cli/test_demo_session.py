@@ -37,7 +37,7 @@ class FakeScreen:
         self.lines.append(mark + text)
 
     def print_utterance(self, who: str, text: str, lead: str = "") -> None:
-        """Record what was said."""
+        """Record the spoken words."""
         self.print_line(f"{lead}{who}  {text}")
 
     def show_partial(self, text: str) -> None:
@@ -192,7 +192,7 @@ def test_a_function_that_the_bot_calls_is_shown(one_word: Path) -> None:
 
 
 def test_a_bot_that_hears_nothing_is_an_error(one_word: Path) -> None:
-    """The error says what the bot may lack."""
+    """The error names the parts that the bot may lack."""
     with (
         EmbeddedBot(speech_threshold=30_000.0) as bot,
         talking_to(bot) as (demo, _, _),

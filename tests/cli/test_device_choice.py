@@ -80,7 +80,7 @@ def test_a_file_that_is_missing(wanted: str) -> None:
 
 
 def test_a_speaker_is_no_file_of_another_format(tmp_path: Path) -> None:
-    """A WAV file under its name could not be played by what the name belongs to."""
+    """A player could not play a WAV file under the name of another format, so such a name is refused."""
     with pytest.raises(RTVIError, match=r"--speaker: A WAV file would be written, but .*out.mp3"):
         choice.select_speaker(str(tmp_path / "out.mp3"))
 

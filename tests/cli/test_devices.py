@@ -84,7 +84,7 @@ def test_a_machine_without_devices_has_none(machine: Setting, capsys: pytest.Cap
 def test_what_can_be_had_is_listed_where_a_library_is_missing(
     machine: Setting, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The status is 1, and stderr says once what to install."""
+    """The status is 1, and stderr names once the package to install."""
     missing = MissingExtraError("The use of microphones and speakers", "audio", hint="before it: apt")
     machine(missing, missing)
     assert cli.main(["devices"]) == 1

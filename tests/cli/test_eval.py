@@ -53,7 +53,7 @@ def mumble(turns):
 
 @pytest.fixture(scope="module")
 def bot() -> Iterator[EmbeddedBot]:
-    """Run a bot that repeats what it reads."""
+    """Run a bot that repeats each text."""
     with EmbeddedBot(hangover=0.2) as bot:
         yield bot
 
@@ -89,7 +89,7 @@ def run(bot: EmbeddedBot, *words: str, more: Sequence[str] = ()) -> int:
 def test_verdicts(
     bot: EmbeddedBot, words: list[str], status: int, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The status tells failures from what was not judged; the last line counts."""
+    """The status tells failures from scenarios that were not judged; the last line counts."""
     assert run(bot, *words) == status
     assert told in capsys.readouterr().out
 
@@ -163,7 +163,7 @@ def test_mistakes(bot: EmbeddedBot, words: list[str], told: str, capsys: pytest.
 def test_functions_that_fail(
     bot: EmbeddedBot, folder: Path, hook: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whatever a function does is a failure of its scenario; the others run, and the status is not that of success."""
+    """Any error of a function fails its scenario; the others run, and the status is not 0."""
     (folder / "caller.yaml").write_text(CALLER)
     assert run(bot, "--json", "r.jsonl", *hook, more=["caller.yaml"]) == 1
     assert told in capsys.readouterr().out
@@ -217,7 +217,7 @@ def test_the_judge_of_the_file(bot: EmbeddedBot, capsys: pytest.CaptureFixture[s
 
 @pytest.mark.skipif(os.name == "nt", reason="Ctrl-C is another thing on Windows")
 def test_an_interrupt(folder: Path) -> None:
-    """Ctrl-C ends the sessions; what was over is written, and what was not is told."""
+    """Ctrl-C ends the sessions; finished scenarios are written, and the others are listed."""
     waiting = "name: w\nturns: [{user: Wait, expect: [{event: image, within_ms: 60000}]}]\n"
     (folder / "waits.yaml").write_text(waiting)
     with EmbeddedBot() as bot:

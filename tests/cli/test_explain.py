@@ -1,4 +1,4 @@
-"""`rtvi-sync explain`: from the word of an error, or its text, to what to do."""
+"""`rtvi-sync explain`: from the word of an error, or its text, to the cure."""
 
 from __future__ import annotations
 

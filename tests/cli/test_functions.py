@@ -33,7 +33,7 @@ def test_places(place: str) -> None:
 def test_a_file_elsewhere(
     folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """A file may import what is beside it."""
+    """A file may import modules beside it."""
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
     assert function_at(f"{folder / 'my_checks.py'}:judge", "--judge") is len
 
@@ -50,14 +50,14 @@ def test_a_file_elsewhere(
     ],
 )
 def test_mistakes(place: str, told: str) -> None:
-    """What is wrong is told with the option."""
+    """The error names the option and the fault."""
     with pytest.raises(ValueError, match=told) as caught:
         function_at(place, "--judge")
     assert str(caught.value).startswith("--judge")
 
 
 def test_a_module_that_ends_the_program(folder: Path) -> None:
-    """The status of a module that ends the program, which may be 0, is not that of the command."""
+    """If a module ends the program, its status, which may be 0, is not the command's."""
     (folder / "my_checks.py").write_text("raise SystemExit(0)\n")
     for place in ("my_checks.py:judge", "my_checks:judge"):
         with pytest.raises(ValueError, match=r"--judge: my_checks(\.py)? ends the program when it is imported"):
@@ -65,14 +65,14 @@ def test_a_module_that_ends_the_program(folder: Path) -> None:
 
 
 def test_functions_of_one_file(folder: Path) -> None:
-    """Functions of one file share what the file has loaded, which may be a model."""
+    """Functions of one file share the objects that the file has loaded, such as a model."""
     (folder / "my_checks.py").write_text("heard = []\njudge = heard.append\ntts = heard.copy\n")
     function_at("my_checks.py:judge", "--judge")("Hello")
     assert function_at("my_checks.py:tts", "--tts")() == ["Hello"]
 
 
 def test_what_a_module_lacks() -> None:
-    """What a module imports, and is not there, is not taken for the module."""
+    """The missing import of a module is not taken for the module."""
     with pytest.raises(ModuleNotFoundError, match="no_such_module_at_all"):
         function_at("my_broken:judge", "--judge")
     with pytest.raises(FileNotFoundError):

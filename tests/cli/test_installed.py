@@ -20,7 +20,7 @@ from tests.support.wavs import compressed_wav
 
 MODULE = (sys.executable, "-W", "error", "-m", "rtvi_sync")
 
-#: Arguments, exit status, and patterns of what stdout and stderr hold.
+#: Arguments, exit status, and patterns of stdout and stderr.
 COMMANDS: dict[str, tuple[list[str], int, str, str]] = {
     "none": ([], 0, r"usage: rtvi-sync .*demo .*talk .*devices .*", ""),
     "help": (["--help"], 0, r"usage: rtvi-sync .*demo .*talk .*devices .*", ""),
@@ -68,7 +68,7 @@ EACH_TIME = ("demo", "talk, recorded", "talk by a device", "talk from an ADPCM f
 
 @pytest.mark.parametrize("name", some_of(COMMANDS, *EACH_TIME))
 def test_commands_work_without_any_extra(name: str, bot: EmbeddedBot, one_word: Path, tmp_path: Path) -> None:
-    """What needs no extra works and says nothing of one; what does is a line with the command to install it."""
+    """Commands that need no extra work and mention none; the others print a line with the command to install it."""
     environment = without(tmp_path / "hidden", *MODULES)
     arguments, status, shown, errors = COMMANDS[name]
     done = run((*MODULE, *arguments), tmp_path, environment, url=bot.ws_url, speech=one_word)
@@ -89,7 +89,7 @@ def test_lines_on_a_pipe_need_none_of_the_extras(extra: str, bot: EmbeddedBot, t
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no pseudo terminal there")
 def test_a_terminal_without_extras_is_told_what_they_bring(bot: EmbeddedBot, tmp_path: Path) -> None:
-    """A line names the one for meters and keys, and one that for devices; what is typed is answered."""
+    """One line names the extra for meters and keys, and one the extra for devices; typed text is answered."""
     path = without(tmp_path / "hidden", *MODULES)["PYTHONPATH"]
     with Terminal(tmp_path, bot.ws_url, PYTHONPATH=path) as terminal:
         terminal.until("For meters and keys: ")

@@ -1,4 +1,4 @@
-"""How commands that serve a bot begin and end."""
+"""The start and the end of commands that serve a bot."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_json_and_sigterm() -> None:
 
 
 def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
-    """A port that is taken is one line, which says what to do."""
+    """If a port is taken, one line names the cure."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert main(["bot", "--port", str(taken.getsockname()[1])]) == 1
     assert capsys.readouterr().err == (

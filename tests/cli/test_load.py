@@ -121,7 +121,7 @@ number = 5
 
 
 def test_a_scenario(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A function of a file is called with each client; the file may import what is beside it."""
+    """A function of a file is called with each client; the file may import modules beside it."""
     (tmp_path / "my_calls.py").write_text(SCENARIO)
     (tmp_path / "helper.py").write_text("NAME = 'the call'")
     assert main(["load", url, "--sessions", "2", "--scenario", f"{tmp_path / 'my_calls.py'}:call"]) == 0
@@ -146,7 +146,7 @@ def test_a_scenario(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 def test_mistakes(
     words: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A mistake is one line, before any session begins."""
+    """A mistake is one line, before any session starts."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "calls.py").write_text("number = 5")
     (tmp_path / "calls.txt").write_text("")
@@ -166,7 +166,7 @@ def test_numbers_that_are_none(words: list[str], capsys: pytest.CaptureFixture[s
 
 
 def test_ctrl_c(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Ctrl-C ends the sessions; what there is of the report is printed and written, and the status is 130."""
+    """Ctrl-C ends the sessions; the report so far is printed and written, and the status is 130."""
     (tmp_path / "stops.py").write_text(
         "import os, signal\n\ndef call(client):\n    os.kill(os.getpid(), signal.SIGINT)\n    client.wait()\n"
     )

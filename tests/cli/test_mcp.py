@@ -1,4 +1,4 @@
-"""`rtvi-sync mcp`: its arguments, and what it says where it cannot start."""
+"""`rtvi-sync mcp`: its arguments, and its messages where it cannot start."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_wrong_arguments(arguments: list[str], text: str, tmp_path: Path, capsys
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no pseudo terminal there")
 def test_a_terminal() -> None:
-    """Where a person has started it, a line on stderr says what it waits for; Ctrl-C ends it."""
+    """Started from a terminal, the server prints on stderr that it waits for a client; Ctrl-C ends it."""
     keyboard, terminal = os.openpty()
     pipe = subprocess.PIPE
     with subprocess.Popen(command(), env=environment(), stdin=terminal, stdout=pipe, stderr=pipe, text=True) as process:

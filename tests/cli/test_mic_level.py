@@ -58,7 +58,7 @@ def test_the_latest_level_and_the_peak() -> None:
 
 
 def test_a_microphone_that_cannot_be_opened(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error is kept for the display, and the client is closed all the same."""
+    """The error is kept for the display, and the client is still closed."""
     monkeypatch.setattr(FakeClient, "fails", DeviceError("in use", devices=("mic",)))
     with MicLevelMonitor("ALSA/desk") as monitor:
         assert "in use" in str(monitor.problem)

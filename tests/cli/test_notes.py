@@ -1,4 +1,4 @@
-"""What is told of a conversation beside its words, from a recording."""
+"""The notes on a conversation beside its words, from a recording."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def talk(tmp_path_factory: pytest.TempPathFactory) -> Recording:
 
 
 def test_each_note_is_told_once(talk: Recording) -> None:
-    """Calls are told when they start, and latencies when their turn has ended, whatever comes later."""
+    """Calls are noted at their start, and latencies at the end of their turn, whatever follows."""
     notes, turns = Notes(), talk.turns()
     assert notes.calls(turns) == [
         'calls check_availability({"day": "Friday", "party_size": 4})',
@@ -33,7 +33,7 @@ def test_each_note_is_told_once(talk: Recording) -> None:
 
 
 def test_the_summary(talk: Recording) -> None:
-    """The summary has the number of turns, the latencies, and what went wrong."""
+    """The summary has the number of turns, the latencies, and the faults."""
     text = summary(talk.turns(), 75.0)
     assert text.startswith("6 turns in 1:15, voice to voice ")
     assert text.endswith(" s (slowest), 1 interrupted, 1 without an answer, 1 error")

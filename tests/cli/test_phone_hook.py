@@ -9,7 +9,7 @@ from rtvi_sync.testing import ProviderAPI
 
 
 def test_it_prints_the_hook(capsys: pytest.CaptureFixture[str]) -> None:
-    """The text is that of `ProviderAPI.hook`, and nothing else is printed; a slash at the end of the URL is no path."""
+    """Only the text of `ProviderAPI.hook` is printed; a slash at the end of the URL is no path."""
     with ProviderAPI() as api:
         for url in (api.url, f"{api.url}/"):
             assert main(["phone-hook", url]) == 0
@@ -20,7 +20,7 @@ def test_it_prints_the_hook(capsys: pytest.CaptureFixture[str]) -> None:
     "url", ["", "127.0.0.1:9000", "https://127.0.0.1:9000", "http://127.0.0.1:9000/v1", "http://me:key@127.0.0.1"]
 )
 def test_a_url_that_is_no_server(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is no address of a plain HTTP server has the status 2, and is not shown."""
+    """An argument that is no address of a plain HTTP server gives the status 2, and is not shown."""
     with pytest.raises(SystemExit) as exit_:
         main(["phone-hook", url])
     assert exit_.value.code == 2

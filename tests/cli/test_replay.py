@@ -15,7 +15,7 @@ from tests.support.slowness import GUARD
 
 
 def test_a_replay(tmp_path: Path) -> None:
-    """A recording is served; what the client does otherwise is listed at the end."""
+    """A recording is served; the client's deviations are listed at the end."""
     with (
         EmbeddedBot(replies="It is noon.") as bot,
         connect(bot.ws_url, mic=False, speaker=False) as client,

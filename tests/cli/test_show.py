@@ -27,7 +27,7 @@ def a_run(folder: Path, name: str, wait: float) -> str:
 
 
 def test_turns_and_percentiles(talk: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The table has a line a turn, with what was heard and the latencies in ms; percentiles follow."""
+    """The table has a line a turn, with the heard words and the latencies in ms; percentiles follow."""
     assert main(["show", talk]) == 0
     out, err = capsys.readouterr()
     lines = out.splitlines()
@@ -110,7 +110,7 @@ def test_a_load_test(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_what_cannot_be_shown(talk: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What cannot be read, or does not fit together, is one line on stderr and the status 2."""
+    """If a file is unreadable or does not fit the others, stderr has one line and the status is 2."""
     (tmp_path / "other.json").write_text("{}")
     (tmp_path / "other.jsonl").write_text('{"kind": "head", "version": 99}\n')
     cases = (

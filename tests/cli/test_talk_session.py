@@ -105,7 +105,7 @@ def bot_writes(client: RTVIClient, text: str) -> None:
 
 
 def text_client(url: str) -> RTVIClient:
-    """Return a client that neither sends nor plays audio."""
+    """Return a client that sends no audio and plays none."""
     return RTVIClient(transport=WebSocketTransport(url), enable_mic=False, speaker=BytesSink(), connect_timeout=GUARD)
 
 
@@ -546,7 +546,7 @@ def test_a_bot_that_cannot_be_reached_is_a_failure(console: FakeConsole) -> None
 
 
 def test_what_is_noted_beside_the_words(console: FakeConsole) -> None:
-    """A call, the latency of each answer, what was not heard, and a summary are notes; the status has what goes on."""
+    """A call, the latency of each answer, unheard words, and a summary are notes; the status shows the progress."""
     story = Reply(
         "Once upon a time there was a king. He had a castle at the sea.",
         call=("find", {"what": "story"}),
@@ -574,7 +574,7 @@ def test_what_is_noted_beside_the_words(console: FakeConsole) -> None:
 
 
 def test_a_pipe_gets_no_notes() -> None:
-    """A program that reads the output gets what was said, and nothing beside it."""
+    """A program that reads the output gets the spoken words, and nothing else."""
     console = FakeConsole(interactive=False)
     console.script = iter(["Hello", Key.END])
     with EmbeddedBot() as bot:

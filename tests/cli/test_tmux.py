@@ -83,7 +83,7 @@ def tmux(tmp_path: Path) -> Iterator[Tmux]:
 
 
 def unchanging(screen: list[str]) -> list[str]:
-    """Return a screen without levels, times, devices, what the bot does now, and blank lines."""
+    """Return a screen without levels, times, devices, the bot's activity, and blank lines."""
     changing = r"[█·]|\d:\d\d|\d\.\d\d(?= s$)|(?<=(?:mic|ker): )\S+|  (?:listening|thinking|speaking)$"
     return [re.sub(changing, "", line) for line in screen if line]
 

@@ -230,7 +230,7 @@ def test_all_ways_failed() -> None:
 def test_one_cause_is_told_once() -> None:
     """A cause that all attempts have in common appears once in the error."""
     gone = [Named(name, refusal=TransportStartError("127.0.0.1:9 cannot be reached")) for name in ("first", "second")]
-    with pytest.raises(ConnectError, match=r"^127.0.0.1:9 cannot be reached$") as caught:
+    with pytest.raises(ConnectError, match=r"(?m)^127.0.0.1:9 cannot be reached$") as caught:
         client_of(*gone).connect()
     assert len(caught.value.attempts) == 2
 

@@ -29,7 +29,7 @@ def environ(**variables: str) -> dict[str, str]:
 
 @attrs.frozen
 class Reply:
-    """What a server answered."""
+    """The answer of a server."""
 
     status: int
     headers: http.client.HTTPMessage
@@ -77,7 +77,7 @@ def serve(log: Path, worker: str, bot_url: str) -> WebServer:
     """Return a server of the project, with two workers.
 
     Args:
-        log: a file for what it writes.
+        log: a file for its output.
         worker: gunicorn's worker class.
         bot_url: where the bot is.
     """

@@ -14,7 +14,7 @@ SECRET = "hush-hush-hush"
 
 
 def test_it_asks_the_bot_at_the_url() -> None:
-    """The answer and its time on one line; what a terminal would obey is not passed on."""
+    """The answer and its time are on one line; control characters for a terminal are removed."""
     with EmbeddedBot(replies="\x1b[2J<b>Noon</b>\nor so") as bot:
         done = run("manage.py", "ask_bot", "What time is it?", "--url", bot.ws_url)
         asked = bot.wait_for_session().wait_for_message("send-text")
@@ -25,7 +25,7 @@ def test_it_asks_the_bot_at_the_url() -> None:
 
 @pytest.mark.parametrize("path", ["", "/start"])
 def test_it_asks_a_server_for_the_bot(path: str) -> None:
-    """The URL may be that of a connect endpoint's server, or of a runner; and come from the environment."""
+    """The URL may be a connect endpoint's server or a runner, and may be set in the environment."""
     with EmbeddedBot() as bot:
         done = run("manage.py", "ask_bot", "Hello", RTVI_URL=bot.base_url + path)
     assert done.stdout.startswith("You said: Hello (")

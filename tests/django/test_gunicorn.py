@@ -84,7 +84,7 @@ def browser(gunicorn: WebServer, bot: Bot) -> Iterator[Browser]:
 
 
 def test_a_question_is_answered_as_json(browser: Browser) -> None:
-    """What the bot said, and how long it took."""
+    """The answer has the bot's words, and their time."""
     reply = browser.ask("What time is it?")
     assert reply.status == 200
     assert reply.json["answer"] == "You said: What time is it?"
@@ -100,7 +100,7 @@ def test_several_at_once_do_not_meet(browser: Browser) -> None:
 
 
 def test_markup_is_shown_as_text(browser: Browser) -> None:
-    """What was asked and what the bot says are escaped in the page, and in JSON no browser takes them for HTML."""
+    """The question and the bot's words are escaped in the page, and in JSON no browser takes them for HTML."""
     page, json = browser.post("/", MARKUP), browser.ask(MARKUP)
     assert page.status == 200
     assert "<script" not in page.text
@@ -136,7 +136,7 @@ def test_a_bot_that_comes_back_needs_no_restart(browser: Browser, bot: Bot) -> N
 
 
 def test_a_bot_that_leaves_is_a_bad_gateway(browser: Browser, gunicorn: WebServer) -> None:
-    """What it said as it left is in the log alone, for the operator."""
+    """Only the log, for the operator, has the bot's last words."""
     json, page = browser.ask("Go away"), browser.post("/", "Go away")
     assert (json.status, page.status) == (502, 502)
     assert json.json["error"] == "The bot cannot be reached. Try again later."

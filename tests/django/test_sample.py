@@ -38,7 +38,7 @@ def start(*arguments: str, **variables: str) -> tuple[psutil.Popen, str]:
 
 
 def stop(program: psutil.Popen, number: int) -> tuple[int, list[psutil.Process]]:
-    """Stop it; return its exit status, and what is left of its processes."""
+    """Stop it; return its exit status, and the processes that are left."""
     processes = program.children(recursive=True)
     try:
         if number == signal.SIGINT:

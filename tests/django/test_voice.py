@@ -25,7 +25,7 @@ GUNICORN += ["--config", "tests/django/talking_conf.py", "--worker-class", "gthr
 
 @pytest.fixture(scope="module")
 def bot() -> Iterator[EmbeddedBot]:
-    """Yield a bot that says what it hears."""
+    """Yield a bot that repeats the user's words."""
     with EmbeddedBot() as bot:
         yield bot
 
@@ -126,7 +126,7 @@ def test_the_files_of_the_page(server: WebServer, visit: Callable[[str], Talker]
 
 
 def test_djangos_own_server(bot: EmbeddedBot, visit: Callable[[str], Talker], tmp_path: Path) -> None:
-    """Django's own server opens no WebSocket, and the answer says what does."""
+    """Django's own server opens no WebSocket, and the answer names servers that do."""
     port = free_port()
     environ = {**os.environ, "RTVI_BOT_URL": bot.ws_url}
     log = tmp_path / "runserver.log"

@@ -1,4 +1,4 @@
-"""What a page does, without a browser: requests by Flask's test client, and an event stream read part by part."""
+"""A page's behaviour, without a browser: requests by Flask's test client, and an event stream read part by part."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def site_of(blueprint: RTVIBlueprint) -> flask.Flask:
 
 
 def wait_until_ready(state: Callable[[], Any]) -> None:
-    """Wait while a session is being connected; `state` asks what it is in."""
+    """Wait until a session that is being connected is ready; `state` returns its state."""
     give_up = time.monotonic() + GUARD
     while (told := state()) != {"state": "ready"}:
         assert "state" in told, told
@@ -52,8 +52,8 @@ class Stream:
     """An open event stream. Iterates over its events; heartbeats and other comments are counted.
 
     Attributes:
-        parts: the stream as it comes from the server.
-        last_id: what an `EventSource` would send when it reconnects.
+        parts: the parts of the stream as the server sends them.
+        last_id: the id that an `EventSource` would send when it reconnects.
     """
 
     def __init__(self, parts: Iterator[bytes], close: Callable[[], object]) -> None:

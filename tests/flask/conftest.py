@@ -18,7 +18,7 @@ from .browser import client_for, site_of
 
 @pytest.fixture(scope="package")
 def shared_bot() -> Iterator[EmbeddedBot]:
-    """Yield a bot that answers in writing what it is told."""
+    """Yield a bot that answers each text in writing."""
     with EmbeddedBot() as bot:
         yield bot
 

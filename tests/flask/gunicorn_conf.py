@@ -3,7 +3,7 @@
 import signal
 from typing import Any
 
-# A worker that is told to end would wait two seconds for what may still come on a connection.
+# With keep-alive, an ending worker would wait two seconds for more requests on a connection.
 keepalive = 0
 
 

@@ -73,7 +73,7 @@ def test_a_page_of_this_origin_is_answered(relay: Relay, headers: dict[str, str]
 
 @pytest.mark.parametrize("type_", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
 def test_a_form_is_refused(relay: Relay, type_: str) -> None:
-    """What a page of another origin may send without asking first is not JSON."""
+    """A body that a page of another origin may send without a preflight request is not JSON."""
     user = User(relay())
     answer = user.http.post("/bot/session", data="{}", content_type=type_)
     assert (answer.status_code, answer.get_json()["error"]) == (415, "not_json")
@@ -159,7 +159,7 @@ def test_a_body_that_is_not_understood(relay: Relay, bot: EmbeddedBot, route: st
 
 @pytest.mark.parametrize("told", [True, False])
 def test_a_body_that_is_too_large(relay: Relay, told: bool) -> None:
-    """No more than the limit is read, whether its length is told or it comes in chunks."""
+    """No more than the limit is read, whether its length is declared or it arrives in chunks."""
     user = User(relay())
     user.start()
     body = io.BytesIO(b'{"text": "' + b"x" * 10_000_000 + b'"}')
@@ -194,7 +194,7 @@ def test_what_the_bot_does_not_take(bot: EmbeddedBot) -> None:
 
 
 def test_before_the_bot_is_ready(relay: Relay, bot: EmbeddedBot) -> None:
-    """While a lost session is replaced, the page is told that what it sends cannot be sent now."""
+    """While the client reconnects, messages of the page are refused with a reason."""
     user = User(relay({"reconnect": ReconnectPolicy(initial_delay=60.0)}))
     user.start()
     stream = user.stream()
@@ -222,7 +222,7 @@ def test_no_cache_and_no_proxy_keeps_anything(relay: Relay) -> None:
 
 
 def test_the_secret_is_in_the_cookie_alone(relay: Relay, caplog: pytest.LogCaptureFixture) -> None:
-    """No answer, event or log line has what tells a user from the others, and no two users have the same."""
+    """No answer, event or log line has the secret of a user, and no two users have the same."""
     app = relay()
     secrets = set()
     with caplog.at_level(logging.DEBUG):
@@ -328,7 +328,7 @@ def test_a_forked_worker_has_sessions_of_its_own(relay: Relay) -> None:
 
 
 def test_the_package_does_not_need_flask() -> None:
-    """`import rtvi_sync` loads no Flask, and without one the blueprint says what to install."""
+    """`import rtvi_sync` loads no Flask, and without one the blueprint names the package to install."""
     script = """
 import sys
 import rtvi_sync
@@ -345,7 +345,7 @@ except rtvi_sync.MissingExtraError as error:
 
 
 def test_json_is_plain() -> None:
-    """What the routes answer can be read by anything: no trailing text, no HTML."""
+    """Any program can read the routes' answers: no trailing text, no HTML."""
     blueprint = RTVIBlueprint(lambda _: client_for("ws://127.0.0.1:1"))
     answer = User(site_of(blueprint)).get("session")
     assert answer.mimetype == "application/json"

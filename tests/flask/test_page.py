@@ -55,7 +55,7 @@ def visitor(chromium: Browser, address: str, bot: EmbeddedBot) -> Iterator[Calla
 
 
 def test_the_transcript_appears_live(visitor: Callable[..., PageVisitor]) -> None:
-    """What both say is on the page as it is said: each is seen before the next is sent."""
+    """The words of both sides appear on the page as they are said: each is seen before the next is sent."""
     page, session = visitor().read()
     session.send(message("user-transcription", text="What ti", final=False))
     shows(page, ("you interim", "You: What ti"))
@@ -75,7 +75,7 @@ def test_the_transcript_appears_live(visitor: Callable[..., PageVisitor]) -> Non
 
 @pytest.mark.matrix
 def test_an_answer_that_no_transcript_has(visitor: Callable[..., PageVisitor]) -> None:
-    """What follows the last sentence is told in no transcript, or with the next answer: the page has each, whole."""
+    """Text after the last sentence is in no transcript, or in the next answer's: the page has each answer, whole."""
     page, session = visitor().read()
     for question, told, written in (("Me?", ["You."], "You. And me"), ("Him?", ["And me", "He!"], "He!")):
         session.send(message("user-transcription", text=question, final=True))
@@ -130,7 +130,7 @@ def test_two_tabs(visitor: Callable[..., PageVisitor]) -> None:
     user = visitor()
     page, session = user.write()
     other = user.open()
-    assert other.locator("#state").inner_text() == "Not started"  # a tab does not begin by itself
+    assert other.locator("#state").inner_text() == "Not started"  # a tab does not start by itself
     send(other, "Again")
     lines = [*HELLO, ("you", "You: Again"), ("bot", "Bot: You said: Again")]
     shows(other, *lines)
@@ -147,7 +147,7 @@ def test_the_focus_stays_on_the_button(visitor: Callable[..., PageVisitor]) -> N
     """With the keyboard alone: write, end, and start again; after the end the focus is on the button that starts."""
     page = visitor().open()
     focused = "document.activeElement?.shadowRoot?.activeElement?.textContent"
-    for expected in ("Conversation", "Start talking"):  # the transcript, which keys scroll, comes first
+    for expected in ("Conversation", "Start talking"):  # the transcript, which keys scroll, is first
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.shadowRoot.activeElement.matches('#scroll, button')"), expected
     assert page.evaluate(focused) == "Start talking"
@@ -165,7 +165,7 @@ def test_the_focus_stays_on_the_button(visitor: Callable[..., PageVisitor]) -> N
 
 @pytest.mark.parametrize("reason", some_of(["bot", "network"], "bot"))
 def test_an_end_that_the_user_has_not_chosen(visitor: Callable[..., PageVisitor], reason: str) -> None:
-    """The page says why the conversation is over; writing begins another one."""
+    """The page says why the conversation has ended; writing starts another one."""
     page, session = visitor().write()
     states = "[...new Set(states)].filter((each) => !['Thinking…', 'Listening', 'Speaking'].includes(each))"
     page.evaluate(
@@ -236,7 +236,7 @@ def test_accessibility(visitor: Callable[..., PageVisitor], scheme: str, width: 
 
 
 def findings(page: Page) -> list[str]:
-    """Return what axe finds on a page."""
+    """Return the faults that axe finds on a page."""
     try:
         from axe_playwright_python.sync_playwright import Axe
     except ModuleNotFoundError:

@@ -1,4 +1,5 @@
-"""The element <rtvi-voice> in a real Chromium, by voice: a microphone that plays a file, and what the page plays."""
+"""The element <rtvi-voice> in a real Chromium, by voice: the microphone plays a file, and the page's audio is
+recorded."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ ALLOWED = {"permissions": ["microphone"]}
 
 
 def speech(seconds: float = SPEECH) -> bytes:
-    """Return the beginning of a few spoken sentences."""
+    """Return the start of a few spoken sentences."""
     with wave.open(str(ROOT / "rtvi_sync" / "cli" / "speech.wav")) as said:
         assert said.getframerate() == FILE_RATE
         return said.readframes(round(seconds * FILE_RATE))
@@ -54,7 +55,7 @@ def speech(seconds: float = SPEECH) -> bytes:
 
 @pytest.fixture(scope="module")
 def talker(launch_chromium: Callable[..., Browser], tmp_path_factory: pytest.TempPathFactory) -> Browser:
-    """Return a browser whose user speaks twice, with a pause in which a long answer begins."""
+    """Return a browser whose user speaks twice, with a pause in which a long answer starts."""
     parts = [silence(BEFORE, FILE_RATE), speech(), silence(PAUSE, FILE_RATE), speech(), silence(60, FILE_RATE)]
     path = write_wav(tmp_path_factory.mktemp("microphone") / "twice.wav", parts, FILE_RATE)
     return launch_chromium(MICROPHONE, SPEAKS.format(path))
@@ -101,7 +102,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Site]]:
 
 
 def heard(page: Page) -> Any:
-    """Return what the page has played."""
+    """Return the audio that the page has played."""
     return at_rate(np.array(page.evaluate("heard.flat()"), float), page.evaluate("rate"))
 
 
@@ -133,7 +134,7 @@ def loudness(samples: Any, second: float, seconds: float) -> float:
 
 
 def test_a_question_by_voice(talker: Browser, serve: Callable[..., Site]) -> None:
-    """The bot hears what the microphone records, and the page plays what the bot says, sample by sample."""
+    """The bot hears the microphone's audio, and the page plays the bot's audio, sample by sample."""
     site = serve(transcripts=["What time is it?"], replies=["It is noon, time to eat."])
     user = site.join(talker, **ALLOWED, bypass_csp=True)
     user.record()
@@ -151,7 +152,7 @@ def test_a_question_by_voice(talker: Browser, serve: Callable[..., Site]) -> Non
 
 
 def test_barge_in(talker: Browser, serve: Callable[..., Site]) -> None:
-    """A user who speaks while the bot does empties the page's player at once; what was not heard is marked."""
+    """A user who speaks while the bot does empties the page's player at once; unheard words are marked."""
     site = serve(transcripts=["Tell me all.", "Stop!"], replies=[LONG, "Fine."], echo=False)
     user = site.join(talker, **ALLOWED, bypass_csp=True)
     user.record()
@@ -189,7 +190,7 @@ def test_it_goes_on_after_a_reload(quiet: Browser, serve: Callable[..., Site]) -
 
 
 def test_a_lost_network(quiet: Browser, serve: Callable[..., Site]) -> None:
-    """Without network the page says so; as soon as it is back the conversation goes on, also where events came."""
+    """Without network the page says so; once it is back, the conversation goes on, and missed events arrive too."""
     site = serve()
     user = site.join(quiet, **ALLOWED)
     page, session = user.talk()
@@ -227,7 +228,7 @@ def test_a_worker_that_is_restarted(quiet: Browser, serve: Callable[..., Site]) 
 
 
 def test_without_permission(quiet: Browser, serve: Callable[..., Site]) -> None:
-    """The page says how to allow the microphone, and does not start a session; writing works all the same."""
+    """The page says how to allow the microphone, and does not start a session; writing still works."""
     site = serve()
     user = site.join(quiet)
     page = user.open()
@@ -258,7 +259,7 @@ def test_without_a_microphone(chromium: Browser, serve: Callable[..., Site]) -> 
 
 
 def test_a_muted_microphone(talker: Browser, serve: Callable[..., Site]) -> None:
-    """The bot hears silence, and no word of what is said."""
+    """The bot hears silence, and none of the user's words."""
     site = serve()
     page, session = site.join(talker, **ALLOWED).talk()
     button(page, "Mute").click()
@@ -291,7 +292,7 @@ RESAMPLE = """async ([from, to, hertz]) => {
 
 
 def test_resampling(quiet: Browser, serve: Callable[..., Site]) -> None:
-    """A tone keeps pitch and level in blocks of any size, and what the lower rate cannot have is filtered out."""
+    """A tone keeps pitch and level in blocks of any size; tones too high for the lower rate are filtered out."""
     site = serve()
     page = site.join(quiet).open()
     for source, target in ((48_000, 16_000), (44_100, 16_000), (24_000, 48_000), (16_000, 44_100)):
@@ -320,7 +321,7 @@ def test_resampling(quiet: Browser, serve: Callable[..., Site]) -> None:
     ],
 )
 def test_what_was_heard(quiet: Browser, serve: Callable[..., Site], text: str, spoken: str, heard_part: str) -> None:
-    """What was heard of a text is found by its letters and digits, also if spaces and punctuation differ."""
+    """The heard part of a text is found by its letters and digits, even if spaces and punctuation differ."""
     site = serve()
     page = site.join(quiet).open()
     script = """async ([text, heard]) => {

@@ -48,7 +48,7 @@ def test_what_both_say_comes_in_order(relay: Relay) -> None:
 
 
 def test_messages_of_the_application_go_both_ways(relay: Relay, bot: EmbeddedBot) -> None:
-    """A client message reaches the bot as it was sent, and its answer and what the bot sends reach the page."""
+    """A client message reaches the bot unchanged, and its answer and the bot's own messages reach the page."""
     user = User(relay())
     user.start()
     stream = user.stream()
@@ -128,7 +128,7 @@ def test_who_closes_the_page_has_left(relay: Relay, bot: EmbeddedBot) -> None:
 
 
 def test_who_never_opens_a_stream_has_left(relay: Relay, bot: EmbeddedBot) -> None:
-    """A session whose page never came is ended like any other."""
+    """A session whose page never connected is ended like any other."""
     User(relay(heartbeat_interval=0.1, leave_timeout=3.0)).start()
     bot.wait_for_session().wait_ended(GUARD)
 
@@ -174,7 +174,7 @@ def test_a_session_in_which_nothing_happens_is_ended(relay: Relay, bot: Embedded
 
 
 def test_what_the_user_sends_counts_as_well(relay: Relay, bot: EmbeddedBot) -> None:
-    """A session is not idle while texts and messages go to the bot, though nothing comes from it."""
+    """A session is not idle while texts and messages go to the bot, even if it sends nothing."""
     user = User(relay(events=["bot_ready"], heartbeat_interval=0.05, leave_timeout=GUARD, idle_timeout=5.0))
     user.start()
     stream = user.stream()
@@ -189,7 +189,7 @@ def test_what_the_user_sends_counts_as_well(relay: Relay, bot: EmbeddedBot) -> N
 
 @pytest.mark.parametrize(("how", "reason"), [("close", "bot"), ("drop", "network")])
 def test_the_bot_ends_the_session(relay: Relay, bot: EmbeddedBot, how: str, reason: str) -> None:
-    """The page is told whether the bot has ended it or the line was lost, also a page that comes back just then."""
+    """The page learns whether the bot ended the session or the line was lost, even if it returns only then."""
     user = User(relay(heartbeat_interval=0.1))
     user.start()
     stream = user.stream()
@@ -217,7 +217,7 @@ def test_a_bot_that_cannot_be_reached(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_an_application_that_cannot_connect(bot: EmbeddedBot, caplog: pytest.LogCaptureFixture) -> None:
-    """What its own `connect` raises is in the log with its place, and the session is over."""
+    """An error of the application's own `connect` is in the log with its place, and the session ends."""
     blueprint = RTVIBlueprint(lambda _: client_for(bot.ws_url), connect=lambda _: 1 / 0)
     user = User(site_of(blueprint))
     user.ask()
@@ -382,7 +382,7 @@ def test_a_browser_that_asks_many_times_at_once(bot: EmbeddedBot) -> None:
 
 
 def test_the_application_decides_who_may_come(bot: EmbeddedBot) -> None:
-    """`make_client` sees the request, and what it aborts with is the answer."""
+    """`make_client` sees the request, and its abort is the answer."""
 
     def make_client(request: flask.Request) -> RTVIClient:
         if request.headers.get("X-Key") != "right":
@@ -457,7 +457,7 @@ def test_a_lost_session_that_cannot_be_replaced() -> None:
 
 
 def test_a_worker_that_closes_breaks_off_attempts(bot: EmbeddedBot) -> None:
-    """`close()` ends every session and every attempt to begin one, and leaves no thread."""
+    """`close()` ends every session and every attempt to start one, and leaves no thread."""
     with black_hole() as port:
         urls = [bot.ws_url, f"ws://127.0.0.1:{port}"]
         blueprint = RTVIBlueprint(lambda _: client_for(urls.pop(0)))

@@ -1,4 +1,4 @@
-"""The sample as a program: what it serves, by either server, and how it ends."""
+"""The sample as a program: its pages, by either server, and how it ends."""
 
 from __future__ import annotations
 

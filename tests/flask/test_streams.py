@@ -1,4 +1,4 @@
-"""The event stream: what it sends when, to whom who was away, is slow, or comes too often."""
+"""The event stream: its contents, for pages that were away, are slow, or reconnect too often."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Relay = Callable[..., flask.Flask]
 
 
 def test_a_stream_begins_at_once_and_beats(relay: Relay) -> None:
-    """The first part comes without any event, and when nothing happens a comment comes in every interval."""
+    """The first part arrives without any event; without events a comment follows in every interval."""
     user = User(relay(heartbeat_interval=0.1))
     user.start()
     stream = user.stream()
@@ -34,7 +34,7 @@ def test_a_stream_begins_at_once_and_beats(relay: Relay) -> None:
 
 
 def test_a_browser_that_comes_back_misses_nothing(relay: Relay) -> None:
-    """With the id that it saw last it is sent what came since, once each; with any other id everything."""
+    """With its last id, the browser gets the later events, once each; with any other id it gets all."""
     user = User(relay())
     user.start()
     user.post("text", {"text": "One. Two. Three.", "audio_response": False})
@@ -141,7 +141,7 @@ def test_a_stream_is_closed_once(relay: Relay) -> None:
 
 
 def test_markup_stays_text(relay: Relay, bot: EmbeddedBot) -> None:
-    """What the bot says has no character by which HTML begins or ends, not even inside of a script."""
+    """The bot's words have no character by which HTML starts or ends, even inside of a script."""
     user = User(relay())
     user.start()
     evil = "<img src=x onerror=alert(1)></script><!--&lt;\u2028\u2029\r\n\ndata: {}\n\nid: 5\nevent: x \ud83d\ude00"

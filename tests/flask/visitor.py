@@ -24,8 +24,9 @@ ROOT = Path(__file__).parents[2]
 REPORT_VIOLATIONS = """
 addEventListener("securitypolicyviolation", (event) => console.error("policy: " + event.violatedDirective));
 """
-#: Notes each event of the element, in `events`, and what its AudioContext plays, in `heard`: blocks of samples at
-#: `rate`. `at` is how many seconds were played before the event. The browser does not process the microphone's audio.
+#: Notes each event of the element, in `events`, and the audio that its AudioContext plays, in `heard`: blocks of
+#: samples at `rate`. `at` is how many seconds were played before the event. The browser does not process the
+#: microphone's audio.
 RECORD = """
 window.events = [];
 window.heard = [];
@@ -91,7 +92,7 @@ class PageVisitor:
         options: of the browser's context.
 
     Attributes:
-        complaints: what pages have logged as errors or warnings.
+        complaints: the errors and warnings that pages have logged.
     """
 
     def __init__(self, browser: Browser, address: str, bot: EmbeddedBot, **options: Any) -> None:
@@ -103,7 +104,7 @@ class PageVisitor:
         self._bot = bot
 
     def record(self) -> None:
-        """Have pages that are opened afterwards record what they play, and note events. It needs `bypass_csp`."""
+        """Have pages that are opened later record their audio, and note events. It needs `bypass_csp`."""
         self.context.add_init_script(RECORD)
 
     def open(self) -> Page:
@@ -125,7 +126,7 @@ class PageVisitor:
         return page, self._bot.wait_for_session()
 
     def read(self) -> tuple[Page, BotSession]:
-        """Open the page and begin without the microphone; the page, and the bot's end of its session."""
+        """Open the page and start without the microphone; return the page, and the bot's end of its session."""
         page = self.open()
         page.locator("rtvi-voice").evaluate("element => element.start({ muted: true })")
         state_becomes(page, "Listening")

@@ -46,7 +46,7 @@ def end_with_the_last_user(environment: Any, **_: object) -> None:
         return
 
     def watch() -> None:
-        # The users of a worker may have gone before those of another have come.
+        # The users of a worker may have gone before another worker's arrive.
         calls = CALLS * environment.parsed_options.num_users
         while environment.stats.get("connect", "CONNECT").num_requests < calls:
             gevent.sleep(0.05)

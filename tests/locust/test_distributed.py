@@ -1,4 +1,4 @@
-"""A master and two workers, each a process of its own: what they count is what the bot did."""
+"""A master and two workers, each a process of its own: their counts match the bot's."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 
 def faults_in(log: str) -> set[str]:
-    """Return the last lines of the tracebacks in what Locust has logged.
+    """Return the last lines of the tracebacks in Locust's log.
 
     Without one of Locust's own: it closes its CSV files while the greenlet that writes them may still run.
     """
@@ -49,12 +49,12 @@ def swarm(url: str, folder: Path, *, forked: bool, patience: float = GUARD) -> t
 
     Args:
         url: of the bot.
-        folder: for what is written.
+        folder: for the files to write.
         forked: the master makes the workers; else all are started alike, as on several machines.
         patience: seconds that a user waits for an answer.
 
     Returns:
-        The master's exit status, how often what was done and failed, and which errors there were.
+        The master's exit status, how often each action was done and failed, and which errors there were.
     """
     command = [sys.executable, "-m", "locust", "-f", "tests/locust/locustfile.py", "--host", url]
     test = ["--headless", f"--users={USERS}", "--spawn-rate=100", "--run-time=50s", f"--csv={folder / 'run'}"]
@@ -79,7 +79,7 @@ def swarm(url: str, folder: Path, *, forked: bool, patience: float = GUARD) -> t
         for log in logs:
             log.seek(0)
         told = "".join(log.read() for log in logs)
-    # A worker's status tells whether anything failed among its own users, and the master's among all.
+    # A worker's status reports a failure of its own users, and the master's of any user.
     assert set(statuses) <= {0, 1}, told
     assert faults_in(told) == set(), told
     counts = {
@@ -94,7 +94,7 @@ def swarm(url: str, folder: Path, *, forked: bool, patience: float = GUARD) -> t
 
 
 def bot_with(handler: Callable[[BotSession, dict[str, Any]], bool]) -> tuple[EmbeddedBot, Counter[str]]:
-    """Return a bot, and what counts how often it is told what."""
+    """Return a bot, and a counter of its received messages by type."""
     seen: Counter[str] = Counter()
 
     def count(session: BotSession, message: dict[str, Any]) -> bool:
@@ -185,7 +185,7 @@ def test_the_bot_fails(tmp_path: Path) -> None:
 
 
 def test_the_sample(tmp_path: Path) -> None:
-    """`samples/load_test` says how it is called, tests its own bot by two workers, and keeps what Locust is told to."""
+    """`samples/load_test` shows its own command, tests its own bot by two workers, and passes options on to Locust."""
     entry = ROOT / "samples" / "load_test" / "__main__.py"
     assert "python3 run.py sample load_test --url http://" in entry.read_text(encoding="utf-8")
     port = str(free_port())

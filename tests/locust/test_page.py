@@ -1,4 +1,4 @@
-"""The page of a load test, by one process; `test_distributed.py` has that of several."""
+"""The page of a load test, by one process; `test_distributed.py` has the page of several."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Locust's users tell and leave, in a process that Locust has patched."""
+"""The reports and the remains of Locust's users, in a process that Locust has patched."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def never(_: BotSession, message: dict[str, Any]) -> bool:
 
 @pytest.fixture(scope="module")
 def lives() -> Iterator[tuple[dict[str, Any], list[BotSession]]]:
-    """Yield what `users.py` has found, and the sessions that the bots still have while it is there."""
+    """Yield the findings of `users.py`, and the sessions that the bots still have while it runs."""
     pipe = subprocess.PIPE
     with (
         EmbeddedBot(handler=never, replies="No.", hangover=0.1) as bot,
@@ -81,7 +81,7 @@ def test_entries(lives: tuple[dict[str, Any], list[BotSession]]) -> None:
 
 
 def test_without_a_host(lives: tuple[dict[str, Any], list[BotSession]]) -> None:
-    """A user without an address, or with what is none, ends the test as a failure, and says what is missing."""
+    """A user with no valid address ends the test as a failure, which names the missing part."""
     (absent, *statuses), (wrong, *more), (unknown, *others), (unfit, *last) = lives[0]["no host"]
     assert absent.startswith("No host: pass --host")
     assert re.match(r"No bot is reached at the host \(--host .*put ws://", wrong)
@@ -105,7 +105,7 @@ def test_nothing_is_left(lives: tuple[dict[str, Any], list[BotSession]]) -> None
 
 @pytest.mark.parametrize("missing", ["locust", "gevent"])
 def test_the_package_does_not_need_locust(missing: str) -> None:
-    """`import rtvi_sync` loads neither, and without one of them `rtvi_sync.locust` says what to install."""
+    """`import rtvi_sync` loads neither, and without one of them `rtvi_sync.locust` names the package to install."""
     script = """
 import sys
 import rtvi_sync.testing

@@ -1,5 +1,5 @@
-"""A program that is patched by Locust: users talk, and are killed wherever they may be. It prints what came of it,
-and waits for a line before it ends."""
+"""A program that is patched by Locust: users talk, and are killed at any point. It prints the results, and waits for a
+line before it ends."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Talker(RTVIUser):
 
 
 def talk() -> dict[str, Any]:
-    """Return what a user's calls tell Locust, and the latencies of the turn among them, in seconds."""
+    """Return the figures that a user's calls report to Locust, and the latencies of the turn among them, in seconds."""
     client = Talker(environment).client
     with client:
         client.wait_for_answer(GUARD)
@@ -150,5 +150,5 @@ with gevent.Timeout(GUARD, False):  # type: ignore[arg-type]  # False: it raises
 json.dump({**found, "left": [line for line in left() if line not in before]}, sys.stdout)
 sys.stdout.write("\n")
 sys.stdout.flush()
-sys.stdin.readline()  # the exit would end what sessions there are
+sys.stdin.readline()  # the exit would end the remaining sessions
 os._exit(0)  # with Python 3.10 finalizers of `logging` fail at the exit of every process that Locust has patched

@@ -1,4 +1,4 @@
-"""Mutants of the expectations of what a bot does next."""
+"""Mutants of the expectations of a bot's next actions."""
 
 from tools.mutants import Module, Mutant
 

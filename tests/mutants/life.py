@@ -1,4 +1,4 @@
-"""Mutants of a client's life: who holds the client, and what follows."""
+"""Mutants of a client's life: who holds the client, and the consequences."""
 
 from tools.mutants import Module, Mutant
 

@@ -1,4 +1,4 @@
-"""Mutants of a client's media: its sessions, one after the other, and what may come between."""
+"""Mutants of a client's media: its sessions, one after the other, and the events between them."""
 
 from tools.mutants import Module, Mutant
 

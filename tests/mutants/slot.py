@@ -1,4 +1,4 @@
-"""Mutants of the slots: what is opened, replaced and closed, and what a late opening may do."""
+"""Mutants of the slots: devices opened, replaced and closed, and the limits of a late opening."""
 
 from tools.mutants import Module, Mutant
 

@@ -1,4 +1,4 @@
-"""Mutants of the cursor that follows what the bot speaks."""
+"""Mutants of the cursor that follows the bot's speech."""
 
 from tools.mutants import Module, Mutant
 

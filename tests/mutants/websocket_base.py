@@ -1,4 +1,4 @@
-"""Mutants of what the transports over one WebSocket have in common: how their session begins and ends."""
+"""Mutants of the common parts of transports over one WebSocket: the start and end of their session."""
 
 from tools.mutants import Module, Mutant
 

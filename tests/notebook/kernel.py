@@ -42,7 +42,7 @@ class Kernel:
         self.pages: list[str] = []
 
     def run(self, code: str) -> str:
-        """Run a cell, wait for its end, and return what it printed and its result as text.
+        """Run a cell, wait for its end, and return its output and its result as text.
 
         Raises:
             CellError: The cell raised.

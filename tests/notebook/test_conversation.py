@@ -154,7 +154,7 @@ def test_it_may_be_created_while_connected_and_shows_errors() -> None:
 
 
 def test_what_the_bot_says_first_has_no_number() -> None:
-    """The user's turns are numbered from 1. What an interruption leaves unspoken stays with its turn."""
+    """The user's turns are numbered from 1. Words left unspoken by an interruption stay with their turn."""
     client = memory_client(enable_mic=False)
     talk = Conversation(client)
     with client:

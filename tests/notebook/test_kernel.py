@@ -78,7 +78,8 @@ def text_of(page: str) -> str:
 
 
 def test_the_transcript_follows_in_its_cell_while_another_one_runs(kernel: Kernel) -> None:
-    """Blocking calls work beside the kernel's loop; updates arrive meanwhile, at a limited rate; the last is shown."""
+    """Blocking calls work beside the kernel's loop; updates arrive during them, at a limited rate; the last is
+    shown."""
     kernel.run("assert asyncio.get_running_loop().is_running()")
     began = time.monotonic()
     kernel.run("client = new_client(mic=ToneSource(440, 0.3)); talk = Conversation(client); display(talk)")
@@ -90,7 +91,7 @@ def test_the_transcript_follows_in_its_cell_while_another_one_runs(kernel: Kerne
     assert not any("<script" in page for page in kernel.pages)
     pages, seconds = len(kernel.pages), time.monotonic() - began
     assert 3 <= pages <= 5 + 10 * seconds
-    # While the bot speaks, what it has not said yet is faint. A busy machine may show a turn only when it is over.
+    # While the bot speaks, its unspoken words are faint. A busy machine may show a turn only after its end.
     for _ in range(20):
         if any("<span" in page for page in kernel.pages):
             break

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.inside
 
 
 class Kernel:
-    """Replaces IPython's shell in a kernel: records what is published, and the functions to call after each cell."""
+    """Replaces IPython's shell in a kernel: records published data, and the functions to call after each cell."""
 
     def __init__(self) -> None:
         self.display_pub: Any = self
@@ -90,7 +90,7 @@ def test_a_thousand_changes_are_few_updates_and_the_last_is_never_lost(kernel: K
 
 
 def test_one_change_is_published_without_a_flush(kernel: Kernel) -> None:
-    """An update waits neither for the end of an interval nor for another event."""
+    """An update does not wait for the end of an interval or for another event."""
     seen = threading.Event()
 
     def render() -> dict[str, str]:
@@ -131,7 +131,7 @@ def test_a_collected_output_leaves_nothing_behind(kernel: Kernel) -> None:
 
 
 def test_a_terminal_shows_it_once(kernel: Kernel) -> None:
-    """IPython in a terminal cannot replace what it printed."""
+    """IPython in a terminal cannot replace its output."""
     kernel.display_pub = DisplayPublisher()
     output = LiveOutput(State().render)
     output.show()
@@ -160,7 +160,7 @@ def test_a_change_while_it_is_shown_for_the_first_time(kernel: Kernel, monkeypat
 
 
 def test_another_cell_shows_it_while_an_update_waits(kernel: Kernel) -> None:
-    """The first cell gets the update all the same: what another one shows does not change it."""
+    """The first cell still gets the update: the output of another cell does not change it."""
     state = State()
     output = LiveOutput(state.render)
     output.show()

@@ -74,7 +74,7 @@ def test_what_may_still_change_is_faint() -> None:
 
 
 def test_what_is_final_is_not_faint() -> None:
-    """Words that the bot answers, a turn that is over, and what a bot says that tells no progress."""
+    """Words that the bot answers, an ended turn, and the words of a bot that reports no progress are not faint."""
     heard = TurnTimings(transcribed=1.0, llm_started=2.0)
     for fields in ({"modality": "text"}, {"timings": heard}, {"status": "complete"}):
         page = transcript_html([turn(**{"modality": "audio", "user_text": "So", "bot_text": "Hm.", **fields})], "")

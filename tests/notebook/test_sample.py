@@ -49,7 +49,7 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 
 
 class Executed:
-    """A notebook with its outputs, and what the program that executed it printed."""
+    """A notebook with its outputs, and the output of the program that executed it."""
 
     def __init__(self, notebook: Any, printed: str = "") -> None:
         self.notebook = notebook
@@ -71,7 +71,7 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Executed, Execut
         program = start("--execute", "--url", bot.ws_url, "--out", str(out))
         notebook = nbformat.read(NOTEBOOK, as_version=4)
         notebook.cells.append(nbformat.v4.new_code_cell(LEFT_OVER))
-        # By default the files would have the same names as those of the program's kernel.
+        # By default the files would have the same names as the files of the program's kernel.
         files = {"transport": "ipc", "ip": str(out.with_name("kernel"))} if os.name == "posix" else {}
         kernel = Config({"KernelManager": files})
         NotebookClient(notebook, timeout=int(GUARD), kernel_name="python3", config=kernel).execute(env=ENVIRON)

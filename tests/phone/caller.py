@@ -1,7 +1,7 @@
 """A caller at the end of a Twilio Media Stream, and the bridge in this process that is called.
 
-The messages are those of https://www.twilio.com/docs/voice/media-streams/websocket-messages. What Twilio does in
-between is done by `Caller.tick()`, 20 ms of the call each time, so a test and not a clock says how much is played.
+The messages follow https://www.twilio.com/docs/voice/media-streams/websocket-messages. `Caller.tick()` does Twilio's
+part between them, 20 ms of the call each time, so a test and not a clock says how much is played.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Caller:
     Attributes:
         arrived: for each audio message the ticks of the call before it, and the bytes of µ-law.
         heard: the µ-law that was played to the caller.
-        unplayed: what is buffered: bytes of µ-law, and the names of marks.
+        unplayed: the buffer: bytes of µ-law, and the names of marks.
         cleared: the bytes that each `clear` has discarded.
         returned: the names of the marks that were sent back.
         close_code: of the bridge's close frame, once the bridge has ended the call.
@@ -99,7 +99,7 @@ class Caller:
         self._report("dtmf", dtmf={"track": "inbound_track", "digit": key})
 
     def tick(self) -> None:
-        """Go 20 ms on: take what the bridge has sent, play of it, and send as much of the caller's voice."""
+        """Go 20 ms on: take the bridge's messages, play 20 ms of them, and send as much of the caller's voice."""
         with contextlib.suppress(WebSocketConnectionClosedException, ConnectionError):  # told by `close_code`
             self._take()
             self._play()
@@ -110,7 +110,7 @@ class Caller:
             self._report("media", media={**media, "payload": base64.b64encode(chunk).decode()})
 
     def gap(self) -> int:
-        """Return by how many milliseconds of the call audio came too late to follow, in time, that which came first."""
+        """Return by how many milliseconds of the call audio was too late to follow, in time, the first audio."""
         first, before = self.arrived[0]
         return max(20 * (tick - first) - (received - before) // 8 for tick, received in self.arrived)
 
@@ -149,7 +149,7 @@ class Caller:
                     raise AssertionError(f"Twilio knows no such message: {message}")
 
     def _next_text(self) -> bytes | None:
-        """Return the next message that has come."""
+        """Return the next received message."""
         self.websocket.settimeout(0)
         try:
             opcode, content = self.websocket.recv_data()
@@ -190,5 +190,5 @@ def talk_until(condition: Callable[[], object], *callers: Caller) -> None:
         assert time.monotonic() < began + GUARD, "the calls do not get there"
         for caller in callers:
             caller.tick()
-        due = max(due + 0.02, time.monotonic())  # what is late is not made up for: that would hurry the bridge
+        due = max(due + 0.02, time.monotonic())  # late ticks are not made up for: that would hurry the bridge
         pause.wait(due - time.monotonic())

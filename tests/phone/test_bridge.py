@@ -87,7 +87,7 @@ def test_a_stranger_s_name_for_a_call(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_audio_both_ways() -> None:
-    """What the bot hears has 16 kHz, as bots take it, and is as long and as loud as it was said; so is the answer."""
+    """The bot hears 16 kHz, its usual rate; speech and answer keep their length and loudness."""
     said = voice(0.5)
     with call(transcripts="Hello") as (bot, caller):
         session = in_call(bot, caller)
@@ -97,7 +97,7 @@ def test_audio_both_ways() -> None:
     periods = sum(before < 0 <= after for before, after in itertools.pairwise(heard))
     assert periods == pytest.approx(0.2 / math.tau * 0.5 * 8_000, rel=0.2)
     assert sum(abs(sample) > 1_000 for sample in heard) == pytest.approx(0.92 * 0.5 * 16_000, rel=0.2)
-    assert max(heard) == pytest.approx(8_000, rel=0.15)  # the filter rings where the tone begins
+    assert max(heard) == pytest.approx(8_000, rel=0.15)  # the filter rings where the tone starts
 
 
 def test_a_bot_of_another_rate() -> None:
@@ -110,13 +110,13 @@ def test_a_bot_of_another_rate() -> None:
 
 
 def test_a_caller_who_interrupts() -> None:
-    """Twilio is told to clear what it has buffered of the answer, and the next answer is heard."""
+    """Twilio gets the order to clear its buffer of the answer, and the next answer is heard."""
     words = " ".join(["word"] * 60)
     with call(transcripts=["Tell me.", "Stop!"], replies=[words, "All right."], echo=False) as (bot, caller):
         session = in_call(bot, caller)
         caller.say(voice(0.4))
         talk_until(lambda: caller.heard, caller)
-        cleared = len(caller.cleared)  # one, because bots interrupt themselves whenever the user begins to speak
+        cleared = len(caller.cleared)  # one, because bots interrupt themselves whenever the user starts to speak
         caller.say(voice(0.4))
         talk_until(lambda: len(caller.cleared) > cleared, caller)
         heard = len(caller.heard)
@@ -236,7 +236,7 @@ def test_what_the_bridge_does_not_know() -> None:
 
 
 def test_keys() -> None:
-    """Each key that the caller presses reaches the bot, in order; what is no key is ignored."""
+    """Each key that the caller presses reaches the bot, in order; other characters are ignored."""
     with call() as (bot, caller):
         session = in_call(bot, caller)
         for key in ("1", "", "12", "A", "1" * 100_000, 5, ["1"], None, "#"):
@@ -331,7 +331,7 @@ class Talk:
 
     Attributes:
         gap: the longest that a caller has heard, in milliseconds.
-        share: what the bot had heard of the worst caller's voice when that ended.
+        share: the share of the worst caller's voice that the bot had heard when it ended.
         processors: that the bridge took, in a second of the call.
         disturbed: whether other programs took more than a tenth of a processor.
     """
@@ -411,7 +411,7 @@ def test_the_program(elsewhere: bool, tmp_path: Path) -> None:
         with program(tmp_path, *(["--url", bot.ws_url] if elsewhere else [])) as process:
             assert process.stdout is not None
             with Caller(process.stdout.readline().split()[-1], "MZ7") as caller:
-                caller.say(20 * (voice(0.4) + SILENCE * 8_000))  # what is said before the bot is ready is lost
+                caller.say(20 * (voice(0.4) + SILENCE * 8_000))  # words before the bot is ready are lost
                 talk_until(lambda: caller.heard, caller)
                 process.send_signal(signal.SIGINT)
                 talk_until(lambda: caller.close_code is not None, caller)

@@ -1,4 +1,4 @@
-"""Clients of real bots, and what their tests ask and wait for."""
+"""Clients of real bots, and the questions and waits of their tests."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Watch:
 
 
 def ask_until(client: RTVIClient, question: str, count: int) -> list[Any]:
-    """Ask the bot for a list until it has a number of entries: what was sent before has its effect a moment later."""
+    """Ask the bot for a list until it has a number of entries: earlier messages take effect a moment later."""
     deadline = time.monotonic() + 5
     while True:
         entries: list[Any] = client.send_client_request(question)
@@ -81,7 +81,7 @@ def as_list(arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def assert_echo(client_with: Callable[..., RTVIClient]) -> None:
-    """Check that two seconds of noise at 16 kHz, sent in real time and echoed by the bot, come back as they were.
+    """Check that two seconds of noise at 16 kHz, sent in real time and echoed by the bot, return unchanged.
 
     Args:
         client_with: returns a client of the bot with these options.

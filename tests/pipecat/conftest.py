@@ -54,8 +54,8 @@ class BotServer:
     Attributes:
         base_url: HTTP: `POST /connect` (the runner: `POST /start`) and the controls of bots/serving.py.
         ws_url: the bot's WebSocket. The runner with `--ws-auth token` refuses it without a token of `/start`.
-        process: the program. Signal or kill it as you like if it came from `pipecat_process`.
-        log: what it wrote to its standard error.
+        process: the program. Signal or kill it as you like if `pipecat_process` made it.
+        log: the text that it wrote to its standard error.
     """
 
     base_url: str
@@ -78,7 +78,7 @@ class BotServer:
         return int(reply.json()["live"])
 
     def follow(self, script: Mapping[str, Any]) -> None:
-        """Have a scripted bot do in its next session what a script says (see bots/script.py)."""
+        """Have a scripted bot follow a script in its next session (see bots/script.py)."""
         httpx.post(f"{self.base_url}/script", json=script, timeout=GUARD, trust_env=False).raise_for_status()
 
     def kill(self) -> None:
@@ -142,7 +142,7 @@ class _Launcher:
 
 
 def _first_line(output: IO[bytes]) -> bytes:
-    """Return a program's first line, or as much of it as came before its end or the timeout."""
+    """Return a program's first line, or as much of it as arrived before its end or the timeout."""
     deadline = time.monotonic() + _START_TIMEOUT
     line = b""
     with selectors.DefaultSelector() as selector:
@@ -236,7 +236,7 @@ def pipecat_stock(shared_bots: Shared) -> BotServer:
 
 @pytest.fixture
 def pipecat_rehearsed(shared_bots: Shared) -> BotServer:
-    """Return a bot in Pipecat's development runner that does what scenarios say, by any door: `ws_url` is /ws."""
+    """Return a bot in Pipecat's development runner that obeys scenarios, by any door: `ws_url` is /ws."""
     return shared_bots.server("rehearsed")
 
 
@@ -297,7 +297,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show with a failed test what its bots logged."""
+    """Show with a failed test the logs of its bots."""
     report = yield
     if report.failed:
         for value in getattr(item, "funcargs", {}).values():

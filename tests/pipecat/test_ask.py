@@ -31,7 +31,7 @@ class Way:
     Attributes:
         pipecat: its version.
         kind: of conftest.py.
-        voice: how it reports what it has spoken: by "word" or "sentence"; "mute": it has no voice; "text": it has one,
+        voice: how it reports its spoken words: by "word" or "sentence"; "mute": it has no voice; "text": it has one,
             but is asked for text.
         transport: to it.
     """
@@ -61,7 +61,7 @@ WAYS = [
     ),
     EVAL,
 ]
-# One of each version. Those of Pipecat 1.5.0, and all other ways, are left to the long runs.
+# One of each version. The bots of Pipecat 1.5.0, and all other ways, are left to the long runs.
 VERSIONS = [Way(pipecat, kind, "word" if pipecat >= "1" else "sentence") for pipecat, kind in SCRIPTED.items()]
 SHORT = [EVAL, *(way for way in VERSIONS if way.pipecat != "1.5.0")]
 # A bot of today and one of the oldest generation, where each question takes a second or more.
@@ -77,7 +77,7 @@ def each(ways: list[Way], short: Sequence[Way] = SHORT) -> list[Any]:
 
 @pytest.fixture
 def talk(shared_bots: Shared) -> Callable[..., AbstractContextManager[RTVIClient]]:
-    """Return what connects to the bot of a way, for which a script may have more."""
+    """Return a function that connects to the bot of a way, for which a script may have more."""
 
     @contextmanager
     def talk(way: Way, **script: Any) -> Iterator[RTVIClient]:
@@ -128,7 +128,7 @@ def test_a_model_that_decides_whether_the_user_has_finished(talk: Talk, tmp_path
 
 
 def test_a_bot_that_mutes_the_user(talk: Talk, tmp_path: Path) -> None:
-    """What is asked during its greeting is answered after it, and interrupts nothing."""
+    """A question during the bot's greeting is answered after it, and interrupts nothing."""
     question = write_wav(tmp_path / "question.wav", [tone(0.6)])
     greeting = "Welcome to the shop."
     for asked, told in ((question, "hello bot"), ("number 1", "number 1")):
@@ -197,7 +197,7 @@ def spoken(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("way", each([*VERSIONS, EVAL]))
 def test_a_spoken_question(talk: Talk, way: Way, spoken: Path) -> None:
-    """What was heard, the answer to it, and how long the user heard nothing."""
+    """The turn has the heard question, its answer, and the time in which the user heard nothing."""
     with talk(way) as client:
         turn = client.ask(spoken, GUARD)
     assert turn.user_text == "hello bot"
@@ -226,7 +226,7 @@ def test_the_sample_rate_of_a_question_is_no_matter(talk: Talk, way: Way, tmp_pa
 @pytest.mark.parametrize("by", ["text", "voice"])
 @pytest.mark.parametrize("way", each([*WORDS, EVAL], WORDS[:1]))
 def test_an_interruption(talk: Talk, way: Way, by: str, spoken: Path) -> None:
-    """The first answer is cut, and what was spoken of it is its beginning; the second is whole."""
+    """The first answer is cut, and its spoken part is its start; the second is whole."""
     with talk(way) as client:
         second = client.barge_in("Stop" if by == "text" else spoken, delay=0.5)
         first = client.ask(f"a {'very ' * 20}long question", GUARD)
@@ -262,7 +262,7 @@ def test_functions(talk: Talk, way: Way, scenario: str) -> None:
 
 @pytest.mark.parametrize("way", each([way for way in VERSIONS if way.pipecat == "1.14.0"]))  # 1.5 tells no model of it
 def test_a_function_that_takes_too_long(talk: Talk, way: Way) -> None:
-    """A function that takes too long is reported as cancelled, and the answer is what the model says then."""
+    """A function that takes too long is reported as cancelled, and the answer is the model's text after that."""
     script = {
         "functions": {"get_weather": {"seconds": GUARD, "timeout": 0.3}},
         "replies": {

@@ -18,7 +18,7 @@ from tests.support.protobuf import InterruptionFrame
 from tests.support.selection import some_of
 from tests.support.slowness import GUARD
 
-# What a turn consists of, in the order of the wire; the words of the bot's speech come along with its audio.
+# The parts of a turn, in the order of the wire; the words of the bot's speech arrive along with its audio.
 TURN = [
     "user-llm-text",
     "bot-llm-started",
@@ -74,7 +74,7 @@ def test_connect_tells_the_url(bot):
 
 
 def test_unknown_version_is_a_warning_only(pipecat_echo):
-    """An error-response with the id of client-ready comes before bot-ready, not instead of it."""
+    """An error-response with the id of client-ready arrives before bot-ready, not instead of it."""
     with RawClient(pipecat_echo.ws_url) as client:
         client.send("client-ready", {}, "ready")
         client.until_type("bot-ready")
@@ -86,7 +86,7 @@ def test_unknown_version_is_a_warning_only(pipecat_echo):
 
 @pytest.mark.parametrize("bot", EVERY_ECHO, indirect=True)
 def test_echo_is_bit_exact(bot):
-    """Two seconds of noise in whole 40 ms chunks come back as they were sent."""
+    """Two seconds of noise return in whole 40 ms chunks, unchanged."""
     pcm = random.Random(1).randbytes(2 * 2 * RATE_HZ)
     with RawClient(bot.ws_url) as client:
         client.get_ready()
@@ -149,7 +149,7 @@ def test_speech_gives_a_whole_turn(bot):
 
 @pytest.mark.matrix
 def test_transcripts_can_be_chosen(pipecat_process):
-    """The talking bot hears what its command line says, one transcript for each utterance."""
+    """The talking bot hears the words of its command line, one transcript for each utterance."""
     bot = pipecat_process("talk", "what time is it", "good bye")
     with RawClient(bot.ws_url) as client:
         client.get_ready()
@@ -182,7 +182,7 @@ def _is_output(item: Any) -> bool:
 
 
 def test_client_messages_are_answered(pipecat_talk):
-    """Each client message gets what its type says: at once, late, twice, as an error, or never."""
+    """Each client message gets the answer that its type names: at once, late, twice, as an error, or never."""
     with RawClient(pipecat_talk.ws_url) as client:
         client.get_ready()
         client.send("client-message", {"t": "slow", "d": 0.3}, "slow")
@@ -239,7 +239,8 @@ def test_session_ends(bot, code, how):
 
 
 def test_normal_end_finishes_the_speech(pipecat_talk):
-    """A normal end lets the bot finish its speech; then come two seconds of silence in a single frame and the close."""
+    """A normal end lets the bot finish its speech; then two seconds of silence arrive in a single frame, and the
+    close."""
     with RawClient(pipecat_talk.ws_url) as client:
         client.get_ready()
         client.send("send-text", {"content": "Hello bot"})
@@ -253,7 +254,7 @@ def test_normal_end_finishes_the_speech(pipecat_talk):
 
 @pytest.mark.parametrize("bot", [*EVERY_2_BOT, "pipecat_0_3"], indirect=True)
 def test_connection_is_dropped(bot):
-    """The test has the server abort the TCP connection: no close frame comes, and the server goes on."""
+    """The test has the server abort the TCP connection: no close frame arrives, and the server goes on."""
     with RawClient(bot.ws_url) as client:
         client.get_ready()
         assert bot.control("drop") == 1
@@ -262,7 +263,7 @@ def test_connection_is_dropped(bot):
 
 
 def test_stalled_server_answers_late(pipecat_echo):
-    """A stalled event loop answers nothing meanwhile and everything afterwards, on the same connection."""
+    """A stalled event loop answers nothing until it resumes, and everything afterwards, on the same connection."""
     with RawClient(pipecat_echo.ws_url) as client:
         client.get_ready()
         started = time.monotonic()

@@ -35,7 +35,7 @@ def check_conversation(url: str, name: str = "eval") -> None:
         connect(url, mic=WavSource(SPEECH), speaker=sink, **LIMITS) as client,
         client.events(*map(RTVIEvent, names), timeout=GUARD) as events,
     ):
-        # Where one pipeline serves one client after the other, its speech to the one before may end meanwhile.
+        # If one pipeline serves one client after the other, its speech to the one before may end during this time.
         said = (event.data.text for event in events if event.type is RTVIEvent.USER_TRANSCRIPT and event.data.final)
         heard = next(said)
         for edge in (RTVIEvent.BOT_STARTED_SPEAKING, RTVIEvent.BOT_STOPPED_SPEAKING):
@@ -45,7 +45,7 @@ def check_conversation(url: str, name: str = "eval") -> None:
 
 
 def answer_to_text(client: RTVIClient) -> str:
-    """Return what the bot writes in answer to a typed question."""
+    """Return the bot's written answer to a typed question."""
     tokens = ""
     with client.events("bot-llm-text", "bot-llm-stopped", timeout=GUARD) as events:
         client.send_text("Good morning")

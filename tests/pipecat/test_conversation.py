@@ -22,7 +22,7 @@ from .conftest import BotServer
 
 
 def test_audio_comes_back_bit_exact(pipecat_echo: BotServer) -> None:
-    """Two seconds of noise at 16 kHz, sent in real time and echoed by the bot, come back as they were."""
+    """Two seconds of noise at 16 kHz, sent in real time and echoed by the bot, return unchanged."""
     assert_echo(partial(client_of, pipecat_echo))
 
 
@@ -71,7 +71,7 @@ def test_typed_turn(pipecat_talk: BotServer) -> None:
 
 
 def test_interruption_drops_playback(pipecat_talk: BotServer) -> None:
-    """A typed turn while the bot speaks interrupts it, and the sink is told to drop what it has."""
+    """A typed turn while the bot speaks interrupts it, and the sink has to drop its audio."""
     dropped = threading.Event()
 
     class Sink(NullSink):
@@ -88,7 +88,7 @@ def test_interruption_drops_playback(pipecat_talk: BotServer) -> None:
 
 
 def test_silent_answer(pipecat_talk: BotServer) -> None:
-    """With audio_response=False the answer comes as text and no audio is played."""
+    """With audio_response=False the answer arrives as text and no audio is played."""
     sink = BytesSink()
     with client_of(pipecat_talk, speaker=sink) as client, client.events(timeout=GUARD) as events:
         client.send_text("Quietly please.", audio_response=False)
@@ -99,7 +99,7 @@ def test_silent_answer(pipecat_talk: BotServer) -> None:
 
 
 def test_requests(pipecat_talk: BotServer) -> None:
-    """Answers come out of order, twice, as refusals or never; each call gets its own."""
+    """Answers arrive out of order, twice, as refusals or never; each call gets its own."""
     with client_of(pipecat_talk) as client:
         slow: list[object] = []
         thread = threading.Thread(target=lambda: slow.append(client.send_client_request("slow", 0.5)))

@@ -1,4 +1,4 @@
-"""`rtvi-sync doctor` names what is wrong with real bots, and nothing where nothing is."""
+"""`rtvi-sync doctor` names the faults of real bots, and none where there is none."""
 
 from __future__ import annotations
 

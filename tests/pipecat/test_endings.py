@@ -29,7 +29,7 @@ from tests.support.waiting import until
 from .clients import client_of
 from .conftest import BotServer
 
-# What is promised to waiting calls when the line dies, in seconds.
+# The promise to waiting calls when the line dies, in seconds.
 PROMISE = 1.0
 
 
@@ -130,7 +130,7 @@ def test_everyone_who_waits_is_told(
 
 
 def test_fatal_error(pipecat_talk: BotServer) -> None:
-    """A fatal error of the bot is an event, and the cause of what waiting calls raise."""
+    """A fatal error of the bot is an event, and the cause of the errors that waiting calls raise."""
     with client_of(pipecat_talk) as client, client.events("error", "disconnected", timeout=GUARD) as events:
         waiting = Waiting(client)
         fail(pipecat_talk)

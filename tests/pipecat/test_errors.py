@@ -31,7 +31,7 @@ def error_of(url: str, **options: Any) -> RTVIError:
 
 
 class _Files(SimpleHTTPRequestHandler):
-    """What `python -m http.server` serves: it takes no POST."""
+    """The pages of `python -m http.server`: it takes no POST."""
 
     def log_message(self, *_: Any) -> None:
         pass
@@ -72,7 +72,7 @@ def test_a_web_server(web_server: str, path: str) -> None:
 
 @pytest.mark.parametrize("web_server", [_Page], indirect=True)
 def test_a_web_page(web_server: str) -> None:
-    """HTML in place of JSON is named, and what kind of URL is wanted."""
+    """The error names the HTML received in place of JSON, and the kind of URL that is needed."""
     text = "did not answer with JSON but with text/html. Check that its URL is the endpoint that starts the bot"
     assert text in str(error_of(web_server))
     assert f"{text} (a Pipecat runner's start endpoint ends in /start)" in str(error_of(f"{web_server}/shop"))
@@ -82,7 +82,7 @@ def test_a_web_page(web_server: str) -> None:
 
 
 def test_an_endpoint_that_the_runner_does_not_have(pipecat_stock: BotServer) -> None:
-    """The error of an unknown endpoint says what the endpoint of a runner is called."""
+    """The error of an unknown endpoint names the endpoint of a runner."""
     error = error_of(f"{pipecat_stock.base_url}/connect")
     assert error.status == 404
     assert "Check the URL of the connect endpoint (a Pipecat runner's start endpoint ends in /start)" in str(error)
@@ -121,7 +121,7 @@ def test_a_used_token(pipecat_process: Callable[..., BotServer]) -> None:
 
 @pytest.mark.matrix
 def test_an_origin_that_is_not_allowed(pipecat_process: Callable[..., BotServer]) -> None:
-    """A runner for certain pages refuses what names none of them with 403; a header names one."""
+    """A runner for certain pages refuses a request that names none of them with 403; a header names one."""
     bot = pipecat_process("stock", "--allowed-origins", "https://example.com")
     assert error_of(bot.ws_url).status == 403
 

@@ -35,7 +35,7 @@ def eval_of(client: RTVIClient) -> EvalTransport:
 
 
 def test_text(pipecat_stock: BotServer) -> None:
-    """A typed turn is answered in text, and by a voice that comes as audio; no message is unknown."""
+    """A typed turn is answered in text, and by a voice, as audio; no message is unknown."""
     sink, types = BytesSink(), []
     with client_of(pipecat_stock, speaker=sink) as client, client.events(timeout=GUARD) as events:
         client.send_text("Good morning")
@@ -67,12 +67,12 @@ def test_a_spoken_wav(pipecat_stock: BotServer) -> None:
 
 
 def test_audio_comes_back_bit_exact(pipecat_process: Callable[..., BotServer]) -> None:
-    """Two seconds of noise at 16 kHz, sent in real time and echoed by the bot, come back as they were."""
+    """Two seconds of noise at 16 kHz, sent in real time and echoed by the bot, return unchanged."""
     assert_echo(partial(client_of, pipecat_process("stock", "--echo")))
 
 
 def test_function_calls_are_reported(pipecat_stock: BotServer) -> None:
-    """By default the bot hides what it calls; the client raises the level for its session."""
+    """By default the bot hides its calls; the client raises the level for its session."""
     names = "llm-function-call-started", "llm-function-call-in-progress", "llm-function-call-stopped"
     events = map(RTVIEvent, names)
     with client_of(pipecat_stock) as client, client.events(*events, timeout=GUARD) as reports:
@@ -112,7 +112,7 @@ def test_it(rtvi_client):
 
 
 def test_a_seeded_context(pipecat_stock: BotServer) -> None:
-    """The model's context becomes what the client sets, without a run; with `skip_tts` the bot answers in text only."""
+    """The client replaces the model's context, without a run; with `skip_tts` the bot answers in text only."""
     seeded = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "I am Ada."}]
     with client_of(pipecat_stock, EvalTransport(pipecat_stock.ws_url, skip_tts=True)) as client:
         with client.events("bot-llm-stopped", "bot-started-speaking", timeout=GUARD) as events:

@@ -54,7 +54,7 @@ class LocalBot:
     python: str
 
     def run(self, *arguments: object) -> str:
-        """Run the environment's Python, and return what it prints."""
+        """Run the environment's Python, and return its output."""
         words = [self.python, *map(str, arguments)]
         return subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=GUARD, check=True).stdout
 
@@ -75,7 +75,7 @@ def local_bot(environment: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield LocalBot(url, environment)
 
 
-# A file that Python runs first; what it names cannot be imported.
+# A file that Python runs first; the modules that it names cannot be imported.
 WITHOUT_WEBRTC = """
 import sys
 sys.modules.update(dict.fromkeys(("aioice", "aiortc", "av", "cv2", "pylibsrtp")))
@@ -136,7 +136,7 @@ def test_the_commands_of_its_readme(local_bot: LocalBot, tmp_path: Path) -> None
 
 
 def greetings(url: str) -> list[str]:
-    """Return what the bot says first to a protobuf client, and to a JSON client."""
+    """Return the bot's first words to a protobuf client, and to a JSON client."""
     names: tuple[TransportName, ...] = "websocket", "eval"
     clients = [RTVIClient.for_url(url, transport=name, text_only=True, connect_timeout=GUARD) for name in names]
     said = []

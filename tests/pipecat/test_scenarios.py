@@ -1,6 +1,6 @@
-"""Scenario files against a real bot: the verdicts are those of Pipecat's own harness.
+"""Scenario files against a real bot: the verdicts are the same as from Pipecat's own harness.
 
-`scenarios/record.py` has run the files beside it by `pipecat.evals`, and has written what it found to `verdicts.json`.
+`scenarios/record.py` has run the files beside it by `pipecat.evals`, and has written its verdicts to `verdicts.json`.
 """
 
 from __future__ import annotations
@@ -79,13 +79,14 @@ def check(names: set[str], server: BotServer, transport: Door, at_once: int) -> 
 
 def is_equal(name: str, result: scenarios.ScenarioResult) -> bool:
     """Return whether a result is Pipecat's, as far as the door tells."""
-    if result.verdict == "unsupported":  # what the door tells is as expected
+    if result.verdict == "unsupported":  # the reports by the door are as expected
         return not result.failures
     return name == DIFFERENT or found(result) == VERDICTS[name]
 
 
 def test_all_by_the_eval_route(pipecat_rehearsed: BotServer) -> None:
-    """Verdict, kinds, and the statuses of all turns and expectations of all files are those of `pipecat.evals`."""
+    """Verdict, kinds, and the statuses of all turns and expectations of all files equal the results of
+    `pipecat.evals`."""
     assert SCENARIOS.keys() == VERDICTS.keys()
     results = check({*SCENARIOS}, pipecat_rehearsed, "eval", 8)
     assert not [str(result) for result in results.values() if result.verdict in ("unsupported", "not_judged")]
@@ -94,7 +95,7 @@ def test_all_by_the_eval_route(pipecat_rehearsed: BotServer) -> None:
 
 
 def test_texts_by_websocket(pipecat_rehearsed: BotServer) -> None:
-    """Texts have the same verdicts by the door of production; what it does not tell is unsupported."""
+    """Texts have the same verdicts by the door of production; expectations that it cannot report are unsupported."""
     names = {name for name in SCENARIOS if name.startswith(("replies/", "judged/")) or "marker" in name}
     results = check(names, pipecat_rehearsed, "websocket", 8)
     unsupported = {name for name, result in results.items() if result.verdict == "unsupported"} - {

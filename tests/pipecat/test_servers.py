@@ -127,7 +127,7 @@ def test_runner_refuses_another_transport(pipecat_runner: BotServer) -> None:
 
 
 def test_wrong_endpoint(pipecat_runner: BotServer) -> None:
-    """The runner has no /connect, and the error says what was asked for."""
+    """The runner has no /connect, and the error names the request."""
     bot = client(params={"base_url": pipecat_runner.base_url})
     with pytest.raises(StartBotError, match="/connect/ answered 404") as refused:
         bot.connect()

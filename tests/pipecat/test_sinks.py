@@ -1,4 +1,4 @@
-"""What real Pipecat bots say reaches a file whole, however the line behaves."""
+"""The speech of real Pipecat bots reaches a file whole, however the line behaves."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ RATE_HZ = 16_000
     ("seconds", "stalled"), [(6.0, 3.0), pytest.param(20.0, 6.0, marks=pytest.mark.matrix)], ids=["short", "long"]
 )
 def test_a_line_that_stands_still(pipecat_echo: BotServer, tmp_path: Path, seconds: float, stalled: float) -> None:
-    """The bot speaks on in real time while its line stands still; what was held up comes at once, and all is kept."""
+    """The bot speaks on in real time while its line stands still; the delayed audio arrives at once, and all is
+    kept."""
     said = random.Random(3).randbytes(2 * round(seconds * RATE_HZ))
     source, path = BytesSource(said, RATE_HZ), tmp_path / "a.wav"
     with FaultProxy.before(pipecat_echo.ws_url) as proxy:

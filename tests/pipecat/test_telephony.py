@@ -29,14 +29,14 @@ CALLS = [
         for provider in PROVIDERS
     ),
 ]
-# Pipecat's converter from 24 to 8 kHz keeps the end of what is said: up to 0.12 s.
+# Pipecat's converter from 24 to 8 kHz keeps back the end of the speech: up to 0.12 s.
 SPOKEN = pytest.approx(0.75, abs=0.1)
 Call = Callable[..., AbstractContextManager[RTVIClient]]
 
 
 @pytest.fixture
 def call(shared_bots: Shared) -> Call:
-    """Return what calls the bot of a kind, by a provider, for which a script may have more."""
+    """Return a function that calls the bot of a kind, by a provider, for which a script may have more."""
 
     @contextmanager
     def call(kind: str, provider: Provider, script: dict[str, Any] | None = None, **options: Any) -> Iterator[Any]:
@@ -73,7 +73,7 @@ def test_a_conversation(call: Call, question: Path, kind: str, provider: Provide
 
 
 def test_an_interruption(call: Call, question: Path) -> None:
-    """The caller cuts the bot short, and hears no more of what it had sent."""
+    """The caller cuts the bot short, and hears no more of the audio sent before."""
     story = {"hello bot": [["write", " ".join(["word"] * 30)]]}
     with call("scripted-2.2", "twilio", {"replies": story}) as client:
         second = client.barge_in(question, delay=0.5)
@@ -94,7 +94,7 @@ def test_a_greeting(call: Call) -> None:
 
 
 def test_a_bot_that_hangs_up(call: Call, shared_bots: Shared) -> None:
-    """What it says before is heard to the end."""
+    """The caller hears all of the bot's words before it hangs up."""
     with (
         call("scripted-2.2", "exotel", {"greets": [["speak", "Goodbye and thank you."]]}) as client,
         client.events("turn_ended", "disconnected", timeout=GUARD) as events,

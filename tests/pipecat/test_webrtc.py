@@ -74,7 +74,7 @@ def test_a_spoken_question(pipecat_stock: BotServer) -> None:
 
 
 def test_an_interruption(pipecat_stock: BotServer) -> None:
-    """The first answer is cut, what was spoken of it is its beginning, and the second one is whole."""
+    """The first answer is cut, its spoken part is its start, and the second one is whole."""
     transport = SmallWebRTCTransport(f"{pipecat_stock.base_url}/api/offer", ice_timeout=GUARD)
     with RTVIClient(transport=transport, mic=SilenceSource(), speaker=NullSink(), **LIMITS) as client:
         second = client.barge_in("Stop", delay=0.5)
@@ -88,7 +88,7 @@ def test_an_interruption(pipecat_stock: BotServer) -> None:
 
 
 def test_a_muted_microphone(pipecat_process: Callable[..., BotServer]) -> None:
-    """A bot that sends back what it hears is silent meanwhile, and goes on afterwards, without another negotiation."""
+    """While the microphone is muted, an echoing bot is silent; it goes on afterwards, without another negotiation."""
     bot = pipecat_process("stock", "--echo", "-t", "webrtc")
     sink = BytesSink()
 
@@ -106,7 +106,7 @@ def test_a_muted_microphone(pipecat_process: Callable[..., BotServer]) -> None:
 
 @pytest.mark.matrix
 def test_a_camera_in_the_middle_of_a_session(pipecat_process: Callable[..., BotServer]) -> None:
-    """The bot sees its pictures without another negotiation, and what it shows has a track."""
+    """The bot sees its pictures without another negotiation, and the bot's own pictures have a track."""
     bot = pipecat_process("stock", "--echo", "-t", "webrtc")
     transport = SmallWebRTCTransport(f"{bot.base_url}/api/offer", ice_timeout=GUARD)
     with RTVIClient(transport=transport, mic=SilenceSource(), speaker=NullSink(), cam=Pictures(80), **LIMITS) as client:
@@ -121,7 +121,7 @@ def test_a_camera_in_the_middle_of_a_session(pipecat_process: Callable[..., BotS
 
 @pytest.mark.matrix
 def test_the_echo_of_a_voice(pipecat_process: Callable[..., BotServer]) -> None:
-    """The echo of a voice is what was said, 3 dB quieter; sounds with the gaps of a busy machine are skipped."""
+    """The echo of a voice equals the voice, 3 dB quieter; sounds with the gaps of a busy machine are skipped."""
 
     def chirp_at(rate_hz: int) -> np.ndarray[Any, Any]:
         at = np.arange(rate_hz // 5) / rate_hz
@@ -148,7 +148,7 @@ def test_the_echo_of_a_voice(pipecat_process: Callable[..., BotServer]) -> None:
 
 @pytest.mark.matrix
 def test_the_sample_of_a_video_call(pipecat_process: Callable[..., BotServer], tmp_path: Path) -> None:
-    """The bot sends back what it sees, bars of colour, and the sample keeps it in a folder."""
+    """The bot sends back its view, bars of colour, and the sample keeps it in a folder."""
     cv2 = opencv()
     bot = pipecat_process("stock", "--echo", "-t", "webrtc")
     call = ("--url", f"{bot.base_url}/start", "--silent", "--most", "20", "--folder", "shown")

@@ -70,7 +70,7 @@ def test_the_same_twice() -> None:
 
 
 def test_few_turns_are_not_judged() -> None:
-    """The median needs 5 turns of each side, the 95th percentile 20; what is not judged is no failure."""
+    """The median needs 5 turns of each side, the 95th percentile 20; a figure without a verdict is no failure."""
     assert verdicts(run_of(1, 4), run_of(2, 20, 1.0)) == ("not_judged", "not_judged")
     assert verdicts(run_of(1, 19), run_of(2, 20, 1.0)) == ("slower", "not_judged")
     assert verdicts(run_of(1, 20), run_of(2, 20, 1.0)) == ("slower", "slower")
@@ -100,7 +100,7 @@ def test_another_mix_of_questions_is_no_change() -> None:
 
 
 def test_the_least_change() -> None:
-    """A change up to `min_change`, or to 5 % of what it was, is none."""
+    """A change up to `min_change`, or to 5 % of the old value, is none."""
     before, after = [turn_of("x", 1.0)] * 20, [turn_of("x", 1.08)] * 20
     assert verdicts(before, after) == ("slower", "slower")
     assert verdicts(before, after, min_change=0.1) == ("same", "same")

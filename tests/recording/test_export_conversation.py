@@ -14,7 +14,7 @@ pytestmark = pytest.mark.inside
 
 
 def test_who_said_what(talk: Recording) -> None:
-    """What was heard is in the order of the turns, each call before the answer that it was made for."""
+    """Heard words are in the order of the turns, each call before the answer that needed it."""
     messages = json.loads(conversation(talk.turns()))
     assert messages[:4] == [
         {"role": "assistant", "content": "Hello, this is the pizza line. What can I get for you?"},

@@ -49,7 +49,7 @@ def test_the_tree(talk: Recording) -> None:
 
 
 def test_times_and_attributes(talk: Recording) -> None:
-    """Times are the timings by the wall clock, integers are strings, and the names are those of Pipecat's traces."""
+    """Times are the timings by the wall clock, integers are strings, and the names are as in Pipecat's traces."""
     span = [span for span in spans_of(talk) if span["name"] == "turn"][2]
     turn = talk.turns()[2]
     stopped = next(event for event in span["events"] if event["name"] == "user_stopped")

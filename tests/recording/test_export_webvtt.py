@@ -16,7 +16,7 @@ CUE = re.compile(r"(\d\d):(\d\d):(\d\d\.\d{3}) --> (\d\d):(\d\d):(\d\d\.\d{3})\n
 
 
 def test_cues_are_sentences_in_order(talk: Recording) -> None:
-    """Each sentence of each side is a cue, which ends after it starts; what was not heard is in none."""
+    """Each sentence of each side is a cue, which ends after it starts; unheard sentences have none."""
     text = webvtt(talk.turns(), "talk")
     head, note, *cues = text.rstrip("\n").split("\n\n")
     assert (head, note) == ("WEBVTT", "NOTE talk")

@@ -72,7 +72,7 @@ def failures_of(script: Script, **end: Any) -> list[str]:
 
 
 def test_why_a_turn_failed(tmp_path: Path) -> None:
-    """The reason is what the bot reported, a call without a result, the end of the session, or silence."""
+    """The reason is the bot's error, a call without a result, the end of the session, or silence."""
     script = Script(tmp_path, audio=False)
     script.turn("Who are you?", "A bot.", spoken=False)
     script.turn("And I?", "", spoken=False, error="no model")
@@ -102,7 +102,7 @@ def test_what_is_not_known_of_a_turn() -> None:
 
 
 def test_turns_alone(talk: Recording) -> None:
-    """Turns without their recording have all bars but those of the model, and its interruptions and errors as marks."""
+    """Turns without their recording have all bars but the model's, and its interruptions and errors as marks."""
     turns = talk.turns()
     assert turn_bars(turns) == sorted(
         (bar for bar in bars_of(talk, turns) if bar.lane != "model"), key=lambda bar: bar.turn or 0

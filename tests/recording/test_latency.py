@@ -18,7 +18,7 @@ pytestmark = pytest.mark.inside
 
 
 def test_the_latencies_of_a_turn() -> None:
-    """Latencies are counted from the end of the user's turn, typed or spoken; what did not come is None."""
+    """Latencies are counted from the end of the user's turn, typed or spoken; a missing one is None."""
     timings = TurnTimings(user_stopped=10.0, transcribed=10.25, first_token=10.5, first_audio=11.0)
     turn = Turn(number=1, session=1, initiator="user", modality="audio", timings=timings)
     assert of_turn(turn) == Latency(transcript=0.25, text=0.5, audio=1.0)

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.inside
 
 @hypothesis.given(strategies.lists(strategies.floats(0.0, 100.0), min_size=2, max_size=60))
 def test_percentiles_are_those_of_the_standard_library(values: list[float]) -> None:
-    """The median is that of `statistics`, and the others are its inclusive quantiles."""
+    """The median equals the one of `statistics`, and the others are its inclusive quantiles."""
     cuts = quantiles(values, n=100, method="inclusive")
     assert percentile(values, 0.5) == pytest.approx(median(values))
     assert [percentile(values, share) for share in (0.95, 0.99)] == pytest.approx([cuts[94], cuts[98]])
@@ -32,7 +32,7 @@ def test_few_values() -> None:
 
 
 def test_percentiles_of_turns() -> None:
-    """A turn without a latency does not count for it: what is typed has no time from voice to voice."""
+    """A turn without a latency does not count for it: a typed turn has no time from voice to voice."""
     cases: list[tuple[Literal["audio", "text"], TurnTimings]] = [
         ("audio", TurnTimings(user_stopped=1.0, first_token=1.5, first_audio=2.0)),
         ("text", TurnTimings(user_stopped=1.0, first_audio=4.0)),

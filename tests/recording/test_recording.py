@@ -1,4 +1,4 @@
-"""Recordings that are read: what is damaged, the turns, and their audio."""
+"""Recordings that are read: their damage, the turns, and their audio."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_what_is_missing_is_tolerated(tmp_path):
 
 
 def test_a_wav_file_that_is_short_or_gone_is_tolerated(tmp_path):
-    """What there is of the audio can be heard."""
+    """The remaining audio can be heard."""
     wav = {"t": 0.5, "kind": "wav", "file": "old.wav", "rate_hz": 24_000}
     path = written(tmp_path / "a.jsonl", HEAD, READY, wav, AUDIO, END)
     assert Recording.load(path).is_cut
@@ -141,7 +141,7 @@ def test_audio_behind_what_the_header_tells_is_read(tmp_path):
 
 
 def test_a_stretch_longer_than_its_file_takes_no_time(tmp_path):
-    """A made-up row with a million years of frames is cut to what there is."""
+    """A made-up row with a million years of frames is cut to the existing ones."""
     wav = {"t": 0.5, "kind": "wav", "file": "a.wav", "rate_hz": 24_000}
     audio = {"t": 1, "until": 2, "kind": "audio", "dir": "in", "rate_hz": 24_000, "at": 0}
     path = written(tmp_path / "a.jsonl", HEAD, READY, wav, audio | {"n": 2**39, "frames": 2**38}, *asked(1.0), END)
@@ -198,7 +198,7 @@ def test_any_bytes_give_a_recording_or_an_error(tmp_path):
 
 
 def test_any_values_give_a_recording_or_an_error(tmp_path):
-    """Rows that are well-formed, but made up, raise nothing else either: neither turns, nor page, nor exports."""
+    """Well-formed but made-up rows raise no other errors: the turns, the page and the exports work."""
     wav = {"t": 0.5, "kind": "wav", "file": "a.wav", "rate_hz": 24_000}
     lost = {"t": 2, "kind": "lost", "side": "in", "seconds": 1.0, "why": "full"}
     mark = {"t": 2, "kind": "mark", "text": "here"}
@@ -231,7 +231,7 @@ def test_any_values_give_a_recording_or_an_error(tmp_path):
 
 
 def test_turns_have_their_times_in_the_recording(tmp_path):
-    """In seconds since it began."""
+    """Times are in seconds since the recording started."""
     (turn,) = Recording.load(written(tmp_path / "a.jsonl", HEAD, READY, *asked(1.0), END)).turns()
     assert (turn.user_text, turn.bot_text, turn.modality, turn.number) == ("Hi", "You said Hi", "text", 1)
     assert (turn.timings.user_started, turn.timings.first_token) == (1.0, 1.5)
@@ -257,7 +257,7 @@ def test_waits_pass_as_in_the_session(tmp_path):
 
 @pytest.mark.parametrize("question", ["How are you?", tone(1.0)], ids=["typed", "spoken"])
 def test_turns_and_audio_of_both_sides(tmp_path, question):
-    """The turns of a talk, typed and spoken, are those of the client, with their latencies and their audio."""
+    """The turns of a talk, typed and spoken, equal the client's, with their latencies and their audio."""
     with (
         EmbeddedBot(audio_out_sample_rate_hz=24_000) as bot,
         websocket_client(bot, speaker=NullSink(), mic=False) as client,
@@ -275,7 +275,7 @@ def test_turns_and_audio_of_both_sides(tmp_path, question):
             before.spoken_text,
         )
         heard, said = (turn.audio.pcm.lstrip(b"\0") for turn in (after, before))
-        assert abs(len(heard) - len(said)) <= 4_800  # of a frame it is known to 10 ms when it came
+        assert abs(len(heard) - len(said)) <= 4_800  # a frame's arrival is known to 10 ms
         assert heard[:24_000] == said[:24_000]
         assert found.audio(after) == after.audio
         assert found.audio(after.number, "user") == after.user_audio

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.inside
 
 
 def test_an_interrupted_turn(talk: Recording) -> None:
-    """With content, what was written and what of it was heard are two attributes."""
+    """With content, the written text and its heard part are two attributes."""
     turn = talk.turns()[2]
     plain = turn_span(turn, "7", talk.seconds)
     planned = turn_span(turn, "7", talk.seconds, content=True)

@@ -29,7 +29,7 @@ def test_columns_of_text_and_of_numbers() -> None:
 
 
 def test_text_is_no_markup_and_no_command() -> None:
-    """A bot's text is shown as it is, and what a terminal would obey is taken out."""
+    """A bot's text is shown unchanged, but control characters for a terminal are removed."""
     console = pytest.importorskip("rich.console")
     out = io.StringIO()
     console.Console(file=out, width=80).print(rich_table(("a",), [("[red]x[/red]\x1b[2J",)]))

@@ -33,7 +33,7 @@ def spoken(
 
 
 def unasked(number: int, text: str, *, over: bool = True) -> TurnRecord:
-    """Return a turn that the bot began."""
+    """Return a turn that the bot started."""
     status: Any = "complete" if over else "in_progress"
     return TurnRecord(number=number, session=1, initiator="bot", status=status, bot_text=text)
 
@@ -54,7 +54,7 @@ def test_each_side_has_a_line_when_its_words_are_complete() -> None:
 
 
 def test_what_is_flushed_is_not_repeated() -> None:
-    """A filler is a line, and what the bot says after its function is another."""
+    """A filler is a line, and the bot's words after its function are another."""
     transcript = Transcript()
     assert transcript.update([unasked(1, "One moment.", over=False)], flush=True) == [Line("bot", "One moment.")]
     assert transcript.unfinished is None
@@ -87,7 +87,7 @@ def test_a_long_text_is_divided() -> None:
 
 
 def test_who_speaks_without_words() -> None:
-    """Where words are not known there is one line for each side that speaks; words that are found come after it."""
+    """Without known words there is one line for each side that speaks; words found later follow it."""
     turn = TurnRecord(number=1, session=1, initiator="user", modality="audio", user_text=None, bot_text=None)
     asked = attrs.evolve(turn, timings=TurnTimings(user_started=1.0))
     answered = attrs.evolve(turn, timings=TurnTimings(user_started=1.0, bot_started_speaking=2.0))

@@ -73,7 +73,7 @@ def test_each_class_is_named_once() -> None:
 
 def test_threads_begin_in_one_place() -> None:
     """Invariant "threads": every thread is started by `concurrency/lifecycle.py`, and nowhere else; no pool, no
-    process, and no loop but that of `concurrency/loop_thread.py`, which the modules of aiortc use, and that of mcp."""
+    process, and no loop except in `concurrency/loop_thread.py`, which the modules of aiortc use, and in mcp."""
     elsewhere = [
         dotted(path)
         for path in MODULES

@@ -15,7 +15,7 @@ def test_no_test_knows_an_inside() -> None:
 
 
 def test_the_names_of_the_package_are_found() -> None:
-    """The private names are those of the package's classes and modules, and the modules those of all tests."""
+    """The private names are from the package's classes and modules, and the modules from all tests."""
     assert {"_life", "_bus"} & private_names()
     assert "tests.source.test_kinds" in modules_of_tests()
 
@@ -89,7 +89,7 @@ def tree(root: Path, test: str) -> Path:
 
 
 def test_a_clean_tree_has_no_fault(tmp_path: Path) -> None:
-    """Own attributes, docstrings and patches of other modules are no faults; what probes know is counted apart."""
+    """Own attributes, docstrings and patches of other modules are no faults; the names in probes are counted apart."""
     root = tree(tmp_path, CLEAN)
     assert faults(root) == []
     behaviour, _, support, _ = counts(root)

@@ -32,7 +32,7 @@ MODULES: Final = sorted(
 
 
 def file_of(module: str) -> Path:
-    """Return where the tests of a module are: those of `media/pcm` are in `tests/media/test_pcm.py`."""
+    """Return where the tests of a module are: the tests of `media/pcm` are in `tests/media/test_pcm.py`."""
     folder, _, name = module.rpartition("/")
     return ROOT / "tests" / folder / f"test_{name}.py"
 
@@ -61,7 +61,7 @@ def test_the_private_life_of_a_client_is_named_once() -> None:
 
 
 def test_no_test_file_is_imported_by_another() -> None:
-    """What several files use is in `tests/support`, in a `conftest.py`, or in a module of the folder named for it."""
+    """Code shared by several files is in `tests/support`, a `conftest.py`, or a module of the folder named for it."""
     pattern = re.compile(r"^(?:from|import) (?:\S+\.|\.)?test_\w+", re.MULTILINE)
     found = {
         path.relative_to(ROOT).as_posix(): pattern.findall(path.read_text("utf-8"))

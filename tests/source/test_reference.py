@@ -31,12 +31,12 @@ MODULES = (
 
 @pytest.mark.parametrize("name", pages())
 def test_the_page_is_what_the_tool_writes(name: str) -> None:
-    """A page that a tool writes says what the code says."""
+    """A page that a tool writes agrees with the code."""
     assert PAGES[name] == pages()[name], "run: python -m tools.reference"
 
 
 def test_each_row_is_whole() -> None:
-    """No cell of a table is empty but that of an event without data, and none has a bar that ends it early."""
+    """Only an event without data has an empty cell in a table, and no cell has a bar that ends it early."""
     lines = "\n".join(pages().values()).splitlines()
     rows = [line.replace("\\|", "").strip("| ").split(" | ") for line in lines if line.startswith("| `")]
     assert len(rows) > 200

@@ -1,4 +1,4 @@
-"""The site: its pages are in its tables of contents and short, and what it is hosted by and made of fits together."""
+"""The site: its pages are short and in its tables of contents, and its host and its tools fit together."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_page_is_short(name: str) -> None:
 
 
 def test_a_first_screen_has_the_two_commands() -> None:
-    """README begins with the demo and the tests."""
+    """README starts with the demo and the tests."""
     first = "\n".join(ROOT.joinpath("README.md").read_text("utf-8").splitlines()[:16])
 
     assert "\npython3 run.py demo " in first

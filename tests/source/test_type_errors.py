@@ -1,4 +1,4 @@
-"""What a type checker says about a mistake is short enough to be read in a terminal."""
+"""A type checker's message about a mistake is short enough to be read in a terminal."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ client = RTVIClient()
 
 
 def test_mypy_is_brief(tmp_path: Path) -> None:
-    """For a misspelt event, or another wrong argument of these methods: two lines, which say what it should be."""
+    """A misspelt event, or another wrong argument of these methods, gives two lines, which name the right one."""
     pytest.importorskip("mypy", reason="`run.py lint` installs it")
     program = tmp_path / "program.py"
     program.write_text(PROGRAM + "\n".join(MISTAKES))

@@ -1,4 +1,4 @@
-"""The stub of the providers' REST interfaces, by plain HTTP, and its hook in a process of its own."""
+"""The stub of the providers' REST interfaces, by plain HTTP, and its hook in a separate process."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def request(api: ProviderAPI, method: str, path: str, body: str = "") -> tuple[i
 
 
 def test_hang_ups_are_kept() -> None:
-    """The request of each provider is told apart, answered as the provider would, and returned once by the wait."""
+    """The request of each provider is recognised, answered as the provider would, and returned once by the wait."""
     began = time.monotonic()
     with ProviderAPI() as api:
         answers = [
@@ -81,7 +81,7 @@ def test_other_requests(method: str, path: str, body: str) -> None:
 
 
 def test_a_call_that_is_not_found() -> None:
-    """The answer may be 404, as for a call that is over; the request is kept."""
+    """The answer may be 404, as for a call that has ended; the request is kept."""
     with ProviderAPI(answer=404) as api:
         assert request(api, "POST", TWILIO, "Status=completed")[0] == 404
         assert len(api.hang_ups) == 1

@@ -1,4 +1,4 @@
-"""The plugin of pytest, in runs of pytest of its own."""
+"""The plugin of pytest, in separate runs of pytest."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_the_scripted_bot_of_the_page(run: Run) -> None:
 
 
 def test_the_report_of_a_failure(run: Run) -> None:
-    """The report of a failure shows what was expected, and the timeline once."""
+    """The report of a failure shows the expectation, and the timeline once."""
     result = run("""
         def test_it(rtvi_client):
             rtvi_client.ask("Hello").expect(contains="Goodbye")
@@ -231,7 +231,7 @@ def test_a_live_bot(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_marker_that_is_neither(run: Run) -> None:
-    """A value that is neither True nor False would let a test of a live bot run against the scripted one."""
+    """A value other than True and False is refused: it would let a test of a live bot run against the scripted one."""
     wrong = run(
         """
         import pytest
@@ -246,7 +246,7 @@ def test_a_marker_that_is_neither(run: Run) -> None:
 
 
 def test_the_url_of_a_live_bot_may_be_used_by_fixtures_of_the_session(run: Run) -> None:
-    """The embedded bot is made for each test, so its URL is that of a test."""
+    """The embedded bot is made for each test, so its URL lasts for one test."""
     code = """
         import pytest
         from rtvi_sync import connect
@@ -379,7 +379,7 @@ def test_fixtures_of_the_application_with_these_names(run: Run) -> None:
 
 
 def test_what_handlers_raise(run: Run) -> None:
-    """An assertion fails the test, with its traceback; other errors may be what is tested."""
+    """An assertion in a handler fails the test, with its traceback; the test may expect other errors."""
     result = run("""
         import pytest
 
@@ -459,7 +459,7 @@ def test_the_token_and_the_marker(run: Run) -> None:
 
 
 def test_the_transport(run: Run, pytester: pytest.Pytester) -> None:
-    """--rtvi-transport, or the ini file, names it, also for the embedded bot; that of a test has precedence."""
+    """--rtvi-transport, or the ini file, names the transport, even for the embedded bot; the test's own wins."""
     code = """
         import pytest
 
@@ -485,7 +485,7 @@ def test_the_transport(run: Run, pytester: pytest.Pytester) -> None:
 
 
 def test_several_transports(run: Run) -> None:
-    """The summary has the latencies of each beside the others, if the tests have used more than one."""
+    """The summary has the latencies of each transport side by side, if the tests have used more than one."""
     code = """
         import pytest
         from rtvi_sync.media import ToneSource
@@ -557,7 +557,7 @@ def test_a_transport_without_messages(run: Run) -> None:
 
 
 def test_the_token_and_the_headers_of_a_client(run: Run) -> None:
-    """A test may give its own, also with --rtvi-url: they have precedence over those of the command line."""
+    """A test may give its own token and headers, also with --rtvi-url; they have precedence over the command line."""
     code = """
         import pytest
 
@@ -703,7 +703,7 @@ RECORDED = """
 
 
 def test_failed_tests_keep_their_recording(run: Run, pytester: pytest.Pytester) -> None:
-    """The report and junit's XML name the files, and those of passed tests are gone."""
+    """The report and junit's XML name the files, and the files of passed tests are gone."""
     result = run(RECORDED, "--rtvi-record-failed", "kept", "--junitxml", "junit.xml")
     result.assert_outcomes(passed=1, failed=1)
     (path,) = (pytester.path / "kept").glob("*.jsonl")
@@ -721,13 +721,13 @@ def test_failed_tests_keep_their_recording(run: Run, pytester: pytest.Pytester) 
 
 
 def test_every_test_keeps_its_recording(run: Run, pytester: pytest.Pytester) -> None:
-    """A file name has no slash of the test's parameters; the folder counts from that of the ini file."""
+    """A file name has no slash of the test's parameters; the folder is relative to the ini file."""
     run(RECORDED, "--rtvi-record", "all").assert_outcomes(passed=1, failed=1)
     assert len([*(pytester.path / "all").glob("*.jsonl")]) == 2
 
 
 def test_no_two_tests_share_a_recording(run: Run, pytester: pytest.Pytester) -> None:
-    """Tests whose names differ in what no file name has, or are too long for one, have recordings of their own."""
+    """Tests have separate recordings, even if their names differ only in forbidden characters or are too long."""
     names = ["yes?", "yes!", "\u00e9" * 200, "a" + "x" * 300, "b" + "x" * 300]
     run(
         f"""
@@ -769,7 +769,7 @@ TIMED = """
 
 @pytest.fixture
 def baseline(pytester: pytest.Pytester) -> Path:
-    """Write recordings of 20 answers whose first token came after .5 to .8 s, and return their folder."""
+    """Write recordings of 20 answers whose first token arrived after .5 to .8 s, and return their folder."""
     folder = pytester.path / "old"
     folder.mkdir()
     script = Script(folder, audio=False)
@@ -814,7 +814,7 @@ def test_a_baseline_that_cannot_judge(run: Run, baseline: Path) -> None:
 
 
 def test_a_baseline_that_is_none(run: Run, baseline: Path, pytester: pytest.Pytester) -> None:
-    """A mistake in the option is told before any test runs, in one line that names it."""
+    """A mistake in the option is reported before any test runs, in one line that names it."""
     (pytester.path / "empty").mkdir()
     for options in (
         ("--rtvi-baseline", "missing"),

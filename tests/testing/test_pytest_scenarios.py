@@ -123,7 +123,7 @@ def test_a_wrong_file(run: Run, pytester: pytest.Pytester) -> None:
 
 
 def test_a_wrong_url(run: Run) -> None:
-    """What is wrong with the options is told in a line, without frames of this package."""
+    """An error in the options is one line, without frames of this package."""
     result = run("--rtvi-scenarios", "--rtvi-url", "ftp://127.0.0.1", "-k", "echo")
     result.assert_outcomes(failed=1, deselected=3)
     result.stdout.fnmatch_lines(["InvalidTransportParamsError: This is not the URL of a bot*"])

@@ -1,4 +1,4 @@
-"""A recording as a bot: the same turns for the same client, and what is told of another one."""
+"""A recording as a bot: the same turns for the same client, and an error for a different one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def talk(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_same_client_gets_the_same_turns(talk):
-    """Texts, audio and latencies are those of the recording, without its bot."""
+    """Texts, audio and latencies match the recording, without its bot."""
     with ReplayBot(talk) as bot, connect(bot.base_url, **OPTIONS) as client:
         turns = [client.ask("What time is it?", GUARD), client.ask("Really?", GUARD)]
         until(lambda: bot.done)
@@ -77,7 +77,7 @@ def test_a_call_is_replayed_over_the_websocket(tmp_path, caplog):
 
 
 def test_another_question_is_told_and_answered(talk):
-    """The replay goes on, unless the match is by type."""
+    """The replay continues, unless the match is by type."""
     with ReplayBot(talk, pace="fast") as bot, connect(bot.ws_url, **OPTIONS) as client:
         assert client.ask("What day is it?", GUARD).bot_text == "Noon."
     (mismatch, *_) = bot.mismatches
@@ -104,14 +104,14 @@ def test_a_close_frame_without_a_code(talk, tmp_path):
 
 
 def test_a_client_that_asks_nothing_is_told(talk):
-    """What does not come within the timeout is a mismatch, and the bot speaks nevertheless."""
+    """A client that sends nothing within the timeout is a mismatch, and the bot still speaks."""
     with ReplayBot(talk, pace="fast", timeout=0.1) as bot, connect(bot.ws_url, **OPTIONS) as client:
         client.wait_for("bot_llm_text", timeout=GUARD)
     assert bot.mismatches[0].received is None
 
 
 def test_strict_ends_the_session(talk):
-    """The close code tells that the client is another one."""
+    """The close code says that the client is a different one."""
     with ReplayBot(talk, strict=True) as bot, connect(bot.ws_url, **OPTIONS) as client:
         with pytest.raises((DisconnectedError, RequestTimeoutError)):
             client.ask("What day is it?", GUARD)

@@ -1,4 +1,4 @@
-"""Simulated callers, against the embedded bot: who ends a talk, what it has, and what goes wrong."""
+"""Simulated callers, against the embedded bot: how a talk ends, its content, and failures."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def saying(*lines: Any) -> Caller:
 
 @pytest.fixture
 def bot() -> Iterator[EmbeddedBot]:
-    """Run a bot that repeats what it reads."""
+    """Run a bot that repeats texts."""
     with EmbeddedBot() as bot:
         yield bot
 
@@ -46,7 +46,7 @@ def client(bot: EmbeddedBot) -> Iterator[RTVIClient]:
 
 
 def test_a_caller_has_nothing_more_to_say(client: RTVIClient) -> None:
-    """Each line sees the turns before it, and the session goes on after the last one."""
+    """Each line sees the turns before it, and the session continues after the last one."""
     seen: list[tuple[Turn, ...]] = []
 
     def caller(turns: tuple[Turn, ...]) -> str | None:
@@ -81,7 +81,7 @@ def test_a_caller_that_never_ends(client: RTVIClient) -> None:
 
 
 def test_what_is_to_be_reached(client: RTVIClient) -> None:
-    """A talk ends when the bot has said what is waited for, also with its last line."""
+    """A talk ends when the bot has said the awaited words, even in its last line."""
 
     def is_reached(turns: tuple[Turn, ...]) -> bool:
         return "bye" in str(turns[-1].bot_text)
@@ -114,7 +114,7 @@ def test_spoken_lines(tmp_path: Path, transport: Any) -> None:
 
 
 def test_a_greeting_is_heard_out() -> None:
-    """What the bot says unasked is a turn, and the caller waits for its end."""
+    """Unasked speech of the bot is a turn, and the caller waits for its end."""
     with (
         EmbeddedBot(greeting="Welcome to the hotel, what can I do?") as bot,
         connect(bot.base_url, mic=False, speaker=False) as client,
@@ -139,7 +139,7 @@ def test_a_greeting_that_was_taken_is_no_part_of_it() -> None:
 
 
 def test_a_bot_hangs_up_during_its_answer() -> None:
-    """The talk has what there was of the answer."""
+    """A talk that the bot ends during its answer has the partial answer."""
     with (
         EmbeddedBot(replies={"bye": "Good bye and thank you"}, faults=[Fault("close", "bye")]) as bot,
         connect(bot.base_url, text_only=True) as client,
@@ -200,7 +200,7 @@ def test_an_application_that_hangs_up(client: RTVIClient) -> None:
 
 
 def test_an_error_of_the_caller(client: RTVIClient) -> None:
-    """What the function raises is raised, even if it looks like the end of the session, which goes on."""
+    """An exception of the function is raised, even if it looks like the end of the session, which continues."""
     for error in (ZeroDivisionError("no line"), DisconnectedError("of something else", initiator="server")):
 
         def caller(turns: tuple[Turn, ...], error: Exception = error) -> str:
@@ -215,7 +215,7 @@ def test_an_error_of_the_caller(client: RTVIClient) -> None:
 
 
 def test_a_bot_that_does_not_answer() -> None:
-    """The limit is that of a line."""
+    """The time limit applies to each line."""
     with (
         EmbeddedBot(handler=lambda _, message: message["type"] == "send-text") as bot,
         connect(bot.base_url, text_only=True) as client,
@@ -226,13 +226,13 @@ def test_a_bot_that_does_not_answer() -> None:
 
 @pytest.mark.parametrize(("line", "error"), [("", ValueError), (5, TypeError), (["Hello"], TypeError)])
 def test_what_is_no_line(client: RTVIClient, line: Any, error: type[Exception]) -> None:
-    """Whatever else the function returns is an error that names it."""
+    """Any other result of the function is an error that names it."""
     with pytest.raises(error, match=r"what next_line returns must be a text .* or None, not"):
         simulate(client, lambda turns: line, timeout=GUARD)
 
 
 def test_a_caller_by_telephone() -> None:
-    """A line is said where no text can be sent, and what the bot says is what is heard."""
+    """Where no text can be sent, a line is spoken, and the bot's words are taken from its speech."""
     question = BytesSource(tone(0.4), 16_000)
     with EmbeddedBot() as bot:
         transport = TelephonyTransport("twilio", bot.ws_url, transcribe=lambda pcm, rate: f"{rate} Hz")

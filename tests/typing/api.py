@@ -112,7 +112,7 @@ from rtvi_sync.testing import EmbeddedBot, Mismatch, ReplayBot
 
 
 def show(*values: object) -> None:
-    """Stand for what a program does with what it gets."""
+    """Stand for a program's use of values."""
 
 
 def construction() -> RTVIClient:
@@ -173,7 +173,7 @@ def construction() -> RTVIClient:
 
 
 def connecting(client: RTVIClient) -> None:
-    """Begin and end a session in all ways; handle its errors."""
+    """Start and end a session in all ways; handle its errors."""
     ready: BotReadyData = client.connect()
     show(ready.version, ready.about)
     client.connect({"ws_url": "ws://localhost:7860"})

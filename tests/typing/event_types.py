@@ -25,7 +25,7 @@ from rtvi_sync.media import AudioLevel, MediaDeviceInfo
 
 
 def show(*values: object) -> None:
-    """Stand for what a program does with what it gets."""
+    """Stand for a program's use of values."""
 
 
 def waiting(client: RTVIClient) -> None:
@@ -60,7 +60,7 @@ def iterating(client: RTVIClient) -> None:
 
 
 def handling(client: RTVIClient) -> None:
-    """Register handlers, which take the payload or nothing, and stay what they are."""
+    """Register handlers, which take the payload or nothing, and keep their types."""
 
     @client.on("bot-ready")
     def on_ready(data: BotReadyData) -> str | None:

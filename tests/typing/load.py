@@ -32,7 +32,7 @@ def make() -> MeasuredClient:
 
 
 def note(row: Row) -> None:
-    """Note what one session came to."""
+    """Note the result of one session."""
     first: Measurement = row.measurements[0]
     kinds: set[str] = {"connect", "request", "answer", "step"}
     assert first.kind in kinds

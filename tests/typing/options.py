@@ -24,7 +24,7 @@ def by_url() -> None:
 
 
 def by_hand() -> None:
-    """So does what is given to a client."""
+    """Construct clients by hand; their arguments have the types of the options, too."""
     MeasuredClient({"enableMic": False})
     MeasuredClient(transport=EvalTransport(URL, skip_tts=True, token_in="header", ping_interval=None), text_only=True)
     MeasuredClient(reconnect=ReconnectPolicy.forever(max_delay=5, max_elapsed=None, retry_on=lambda error: True))

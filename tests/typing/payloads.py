@@ -64,15 +64,15 @@ from rtvi_sync import (
 
 
 def show_text(*values: str | None) -> None:
-    """Stand for what a program does with texts."""
+    """Stand for a program's use of texts."""
 
 
 def show_number(*values: float | None) -> None:
-    """Stand for what a program does with numbers, and with what is yes or no."""
+    """Stand for a program's use of numbers, and of yes or no."""
 
 
 def show_json(value: Any, *extra: dict[str, Any]) -> None:
-    """Stand for what a program does with plain JSON."""
+    """Stand for a program's use of plain JSON."""
 
 
 # The session
@@ -91,7 +91,7 @@ def on_bot_ready(data: BotReadyData) -> None:
 
 
 def on_bot_started(data: BotStartedData) -> None:
-    """Show what a server has answered."""
+    """Show a server's answer."""
     show_json(data.response)
 
 
@@ -116,13 +116,13 @@ def on_reconnect_failed(data: ReconnectFailedData) -> None:
 
 
 def on_error(data: ErrorData) -> None:
-    """Show what went wrong at the bot."""
+    """Show an error of the bot."""
     show_text(data.message)
     show_number(data.fatal)
 
 
 def on_handler_error(data: HandlerError) -> None:
-    """Show what went wrong here."""
+    """Show an error of this side."""
     show_text(repr(data.error), data.event.type.snake, repr(data.handler))
 
 
@@ -130,25 +130,25 @@ def on_handler_error(data: HandlerError) -> None:
 
 
 def on_user_input(data: UserInputData) -> None:
-    """Show what the user said or typed."""
+    """Show the user's spoken or typed words."""
     show_text(data.text, data.input_type, data.timestamp, data.user_id, data.msg_id)
     show_number(data.final)
 
 
 def on_transcript(data: TranscriptData) -> None:
-    """Show what was heard; the class has two names."""
+    """Show the heard words; the class has two names."""
     same: UserTranscriptionData = data
     show_text(same.text, same.timestamp, same.user_id)
     show_number(same.final)
 
 
 def on_user_llm_text(data: UserLLMTextData) -> None:
-    """Show what goes to the language model."""
+    """Show the text for the language model."""
     show_text(data.text)
 
 
 def on_bot_output(data: BotOutputData) -> None:
-    """Show what the bot says, and how far it has come."""
+    """Show the bot's words, and their progress."""
     progress: SpokenProgressData | None = data.spoken_progress
     if progress is not None:
         show_text(progress.accumulated_text, progress.remaining_text)
@@ -157,17 +157,17 @@ def on_bot_output(data: BotOutputData) -> None:
 
 
 def on_text(data: BotLLMTextData | BotTTSTextData | SystemLogData) -> None:
-    """Show what is text and nothing else."""
+    """Show payloads that are text and nothing else."""
     show_text(data.text)
 
 
 def on_marker(data: BotLLMMarkerData) -> None:
-    """Show what the language model puts in between."""
+    """Show the markers of the language model."""
     show_text(data.text, data.kind, data.raw, *data.markers)
 
 
 def on_search(data: BotLLMSearchResponseData) -> None:
-    """Show what a search has found."""
+    """Show the results of a search."""
     show_text(data.search_result, data.rendered_content)
     origin: LLMSearchOrigin
     for origin in data.origins:
@@ -193,7 +193,7 @@ def on_level(data: AudioLevelData) -> None:
 
 
 def on_call_started(data: LLMFunctionCallStartedData) -> None:
-    """Show a call that begins."""
+    """Show a call that starts."""
     show_text(data.function_name)
 
 
@@ -225,19 +225,19 @@ def on_context(data: AppendToContextResultData) -> None:
 
 
 def on_storage(data: StorageItemStoredData) -> None:
-    """Show what was stored."""
+    """Show the stored data."""
     show_text(data.action)
     show_json(data.items)
 
 
 def on_ui_command(data: UICommandData) -> None:
-    """Show what the user interface is to do."""
+    """Show a command for the user interface."""
     show_text(data.command)
     show_json(data.payload)
 
 
 def on_jobs(data: UIJobGroupData) -> None:
-    """Show what a group of jobs has come to."""
+    """Show the results of a group of jobs."""
     show_text(data.kind, data.job_id)
     show_number(data.at)
     if isinstance(data, UIJobGroupStartedEnvelope):
@@ -267,20 +267,20 @@ def on_config(data: ConfigData) -> None:
 
 
 def on_config_described(data: ConfigAvailableData) -> None:
-    """Show what a config may have."""
+    """Show the possible parts of a config."""
     entry: ConfigDescription
     for entry in data.config:
         on_options(entry.service, *entry.options)
 
 
 def on_options(of: str, *options: OptionDescription) -> None:
-    """Show what options and arguments are there."""
+    """Show the available options and arguments."""
     for option in options:
         show_text(of, option.name, option.type)
 
 
 def on_actions(data: ActionsAvailableData) -> None:
-    """Show what actions there are."""
+    """Show the available actions."""
     entry: ActionDescription
     for entry in data.actions:
         show_text(entry.service, entry.action, entry.result)
@@ -288,7 +288,7 @@ def on_actions(data: ActionsAvailableData) -> None:
 
 
 def on_action(data: ActionResponseData) -> None:
-    """Show what an action returned."""
+    """Show the result of an action."""
     show_json(data.result)
 
 

@@ -35,7 +35,7 @@ from rtvi_sync import (
 
 
 def show(*values: object) -> None:
-    """Stand for what a program does with what it gets."""
+    """Stand for a program's use of values."""
 
 
 def config(client: RTVIClient) -> None:
@@ -109,7 +109,7 @@ class SearchHelper(RTVIClientHelper):
         self.emit("found", message.data)
 
     def on_registered(self) -> None:
-        """Begin."""
+        """Start."""
 
     def on_unregistered(self) -> None:
         """End."""
@@ -158,7 +158,7 @@ def functions(client: RTVIClient) -> None:
 
 
 def messages(client: RTVIClient) -> None:
-    """Say what else can be said."""
+    """Send the other kinds of messages."""
     try:
         client.send_file(b"hello", "look", run_immediately=False, audio_response=False, format="text/plain", name="a")
         client.send_file(Path("cat.png"), custom_options={"detail": "low"})

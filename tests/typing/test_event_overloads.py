@@ -62,7 +62,7 @@ def of_javascript() -> Iterator[tuple[RTVIEvent, str]]:
 
 
 def test_payloads_are_those_of_the_documentation() -> None:
-    """The page begins its remark about an event with the class of the payload, if there is one."""
+    """The page starts its remark about an event with the class of the payload, if there is one."""
     found = dict(of_javascript())
     assert len(found) > 50
     for event, remark in found.items():

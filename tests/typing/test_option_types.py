@@ -30,7 +30,7 @@ def test_the_stub_has_the_options() -> None:
 
 
 def test_the_docstring_of_the_client_has_the_options() -> None:
-    """`help(RTVIClient)` says of each option what it does, between the other arguments and the errors."""
+    """`help(RTVIClient)` describes each option, between the other arguments and the errors."""
     above, _, below = (RTVIClient.__doc__ or "").partition("    options: ")
     assert above.endswith("\nArgs:\n")
     assert [field.name for field in attrs.fields(RTVIClientOptions) if f"\n    {field.name}: " not in below] == []

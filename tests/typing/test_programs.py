@@ -34,7 +34,7 @@ def public(thing: type) -> set[str]:
 
 
 def test_every_export_is_used() -> None:
-    """What can be imported from `rtvi_sync` and `rtvi_sync.media` is used, not only imported."""
+    """Each name that can be imported from `rtvi_sync` and `rtvi_sync.media` is used, not only imported."""
     exported = {*rtvi_sync.__all__, *rtvi_sync.media.__all__}
     assert exported - NAMES == set()
 

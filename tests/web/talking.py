@@ -22,8 +22,8 @@ class Site:
     """A server of pages that talk with one bot.
 
     Attributes:
-        blueprint: the relay.
-        clients: those of its sessions.
+        blueprint: The relay.
+        clients: Clients of its sessions.
     """
 
     def __init__(

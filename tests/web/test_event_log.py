@@ -1,4 +1,4 @@
-"""The log of a session: what it keeps, and what it gives to whom."""
+"""The log of a session: its events, and the events that each reader gets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def filled(count: int, *, keep: int = 100) -> EventLog:
 
 
 def test_words_that_are_being_sent() -> None:
-    """The words of a send that succeeds precede what arrived during it; those of one that fails do not appear."""
+    """The words of a successful send precede messages that arrived during it; a failed send leaves none."""
     log = EventLog(100)
 
     def fail() -> None:
@@ -57,7 +57,7 @@ def test_words_that_are_being_sent() -> None:
 
 
 def test_a_log_keeps_the_last_events_and_counts_the_others() -> None:
-    """A reader who is behind is told how many are gone, then gets the rest; one who is not gets just what is new."""
+    """A reader who is behind gets the number of lost events, then the rest; one who is not gets only new events."""
     log = filled(10, keep=3)
     place, chunk = log.read(Position(), 0)
     assert events_in(chunk) == [{"event": "relayGap", "data": {"missed": 7}}, 8, 9, 10]
@@ -70,7 +70,7 @@ def test_a_log_keeps_the_last_events_and_counts_the_others() -> None:
 
 
 def test_a_log_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Large events push out more of the others; the newest stays, whatever its size."""
+    """Large events push out more of the older ones; the newest stays, at any size."""
     limits.patch(monkeypatch, event_log=1000)
     log = EventLog(1000)
     for text in ("1", "2", "3" * 980):
@@ -162,5 +162,5 @@ class Odd:
     ],
 )
 def test_payloads_as_json(data: Any, told: Any) -> None:
-    """The fields that the class knows and that are there; nothing of exceptions; null for what JSON does not have."""
+    """The JSON has the fields that the class knows and that are set; no exceptions; null for values that JSON lacks."""
     assert json.loads(as_json("x", data)) == {"event": "x", "data": told}

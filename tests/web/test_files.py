@@ -11,7 +11,7 @@ from tests.flask.browser import User, site_of
 
 @pytest.mark.parametrize("name", ["rtvi-voice.js", "rtvi-voice-worklet.js"])
 def test_the_files_of_the_page(name: str) -> None:
-    """For every page; a browser that has one is told that it has not changed."""
+    """Each file is served with `voice=True` only, and a browser's copy is confirmed by 304."""
     user = User(site_of(RTVIBlueprint(lambda _: RTVIClient(), voice=True)))
     file = user.http.get(f"/bot/{name}")
     assert (file.status_code, file.content_type) == (200, "text/javascript; charset=utf-8")

@@ -48,7 +48,7 @@ def test_a_page_of_this_origin(serve: Serve, options: dict[str, Any]) -> None:
 
 
 def test_a_request_that_is_no_handshake(serve: Serve) -> None:
-    """Each is refused as what it is, and the session goes on."""
+    """Each bad request is refused with its own reason, and the session continues."""
     user = serve().user()
     page = user.talk()
     assert user.http.get("/bot/voice").json()["error"] == "not_websocket"

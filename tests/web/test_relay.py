@@ -14,7 +14,7 @@ from .talking import LONG, Serve
 
 
 def test_the_user_ends_it(serve: Serve, bot: EmbeddedBot) -> None:
-    """By the page: the bot's session ends politely, and the page is told."""
+    """A page that ends the session ends the bot's session politely, and gets the reason."""
     user = serve().user()
     page = user.talk()
     page.send({"type": "end"})
@@ -25,7 +25,7 @@ def test_the_user_ends_it(serve: Serve, bot: EmbeddedBot) -> None:
 
 
 def test_the_bot_ends_it(serve: Serve, bot: EmbeddedBot) -> None:
-    """The page is told, and closed."""
+    """A page whose bot ends the session gets the reason, and is closed."""
     page = serve().user().talk()
     bot.wait_for_session().close()
     assert page.closed() == 1000

@@ -31,7 +31,7 @@ def test_a_page_that_returns(serve: Serve, bot: EmbeddedBot) -> None:
 
 
 def test_another_page_takes_the_voice(serve: Serve) -> None:
-    """The newest page talks and hears; the one before is told why it does not, and may take it back."""
+    """The newest page talks and hears; the one before gets the reason, and may take the voice back."""
     user = serve().user()
     first = user.talk()
     second = user.open()
@@ -55,7 +55,7 @@ def test_too_many_pages(serve: Serve) -> None:
 
 
 def test_a_page_without_a_session(serve: Serve) -> None:
-    """No cookie, a forged one, one without a session, and one of a session that is over."""
+    """No cookie, a forged one, one without a session, and one whose session has ended."""
     site = serve(leave_timeout=0.3, heartbeat_interval=0.1)
     user = site.user()
     assert refusal_of(user) == (404, "no_session")

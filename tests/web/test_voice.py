@@ -25,7 +25,7 @@ from .talking import LONG, PAUSE, Serve
 
 
 def test_a_question_by_voice(serve: Serve) -> None:
-    """What the page records reaches the bot, and what the bot says reaches the page, in time."""
+    """The page's audio reaches the bot, and the bot's speech reaches the page, in time."""
     page = serve().user().talk()
     said = speech(1.0)
     page.say(said + PAUSE)
@@ -57,7 +57,7 @@ def test_an_interruption_empties_the_page(serve: Serve) -> None:
 
 
 def test_text_and_its_answer_by_voice(serve: Serve) -> None:
-    """A page that talks may type too; all pages are told."""
+    """A page that talks may type too; all pages get the text."""
     user = serve().user()
     page = user.talk()
     page.send({"type": "text", "text": "Hello!"})
@@ -84,7 +84,7 @@ def test_a_page_that_plays_nothing(serve: Serve) -> None:
 
 
 def test_the_first_page_hears_the_greeting(serve: Serve) -> None:
-    """What the bot says before the page is there waits for it, from the first word on."""
+    """Speech of the bot waits for the first page, from the first word on."""
     with EmbeddedBot(greeting="One two three.") as bot:
         user = serve(to=bot).user()
         user.start()
@@ -96,7 +96,7 @@ def test_the_first_page_hears_the_greeting(serve: Serve) -> None:
 
 
 def test_what_is_said_while_no_page_is_there(serve: Serve) -> None:
-    """What is said without a page is lost in real time: a page that returns hears what the bot says then."""
+    """Speech without a page is lost in real time: a page that returns hears the bot's current words."""
     with EmbeddedBot(replies=[LONG]) as bot:
         user = serve(to=bot).user()
         page = user.talk()
@@ -115,7 +115,7 @@ def test_what_is_said_while_no_page_is_there(serve: Serve) -> None:
 
 
 def test_a_flood_of_audio(serve: Serve, bot: EmbeddedBot) -> None:
-    """What is more than real time is dropped, and the bot hears what is said now."""
+    """Audio beyond real time is dropped, and the bot hears the current words."""
     page = serve().user().talk()
     for _ in range(2000):
         page.send(bytes(640))

@@ -1,4 +1,4 @@
-"""What a page that talks may not do, and what becomes of it."""
+"""Limits of a page that talks, and how the server enforces them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_page_that_is_silent(serve: Serve, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_page_that_reads_nothing(serve: Serve, bot: EmbeddedBot, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A page that reads nothing is given up, and the session goes on for the user's next page."""
+    """A page that reads nothing is closed, and the session continues for the user's next page."""
     limits.patch(monkeypatch, page_socket=0.5)
     user = serve().user()
     user.start()
@@ -105,7 +105,7 @@ def test_a_wrong_message(
     message: Any,
     code: int,
 ) -> None:
-    """The page is closed, and nothing else: the session goes on, and the log says nothing."""
+    """A wrong message closes only its page: the session continues, and the log stays empty."""
     page = serve().user().talk()
     page.send(message)
     assert page.closed() == code
@@ -114,7 +114,7 @@ def test_a_wrong_message(
 
 
 def test_numbers_that_lie(serve: Serve) -> None:
-    """Whatever a page says that it has played, it counts as no less than before and no more than it was sent."""
+    """For any playback position from a page, the server counts no less than before and no more than it sent."""
     page = serve().user().talk(plays=False)
     for seconds in (1e300, 10**400, 0, 5e-324):
         page.send(json.dumps({"type": "played", "seconds": seconds}))
@@ -125,7 +125,7 @@ def test_numbers_that_lie(serve: Serve) -> None:
 
 @pytest.mark.parametrize("text", ["", " ", 5, "\ud800"], ids=ascii)
 def test_text_that_is_not_sent(serve: Serve, text: Any) -> None:
-    """The page is told why, and goes on."""
+    """A page whose text is not sent gets the reason, and continues."""
     page = serve().user().talk()
     page.send({"type": "text", "text": text})
     assert page.wait_for_event("voiceRefused")["data"]["error"] == "bad_request"

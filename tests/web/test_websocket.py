@@ -1,4 +1,4 @@
-"""Pages that talk, behind real web servers, each a process of its own."""
+"""Pages that talk, behind real web servers, each a separate process."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def worker_of(server: WebServer) -> psutil.Process:
 
 @pytest.mark.parametrize("kind", ["gthread", "gevent", "werkzeug"])
 def test_pages_that_come_and_go(kind: str, serve_site: Callable[[str], tuple[WebServer, Talker]]) -> None:
-    """A question by voice is answered in time; pages that end in any way leave neither thread nor socket."""
+    """A question by voice is answered in time; pages that end in any way leave no thread and no socket."""
     server, user = serve_site(kind)
     page = user.talk()
     said = speech(1.0)
@@ -70,7 +70,7 @@ def test_pages_that_come_and_go(kind: str, serve_site: Callable[[str], tuple[Web
 
 @pytest.mark.parametrize("kind", ["gthread", "gevent"])
 def test_a_worker_that_ends(kind: str, serve_site: Callable[[str], tuple[WebServer, Talker]], bot: EmbeddedBot) -> None:
-    """The pages of a worker that ends are told at once, and the bot's session ends politely."""
+    """The pages of a worker that ends get the reason at once, and the bot's session ends politely."""
     server, user = serve_site(kind)
     page = user.talk()
     server.process.terminate()

@@ -27,13 +27,13 @@ from tools.machine import print_step
 LEAST = 85
 #: The largest number of mutants that are tested at once.
 MOST_PROCESSES = 2
-#: A mutant hangs if its tests run for longer than this many times what they take without it, and `LIMIT_SECONDS`.
+#: A mutant hangs if its tests run for longer than this many times their duration without it, and `LIMIT_SECONDS`.
 LIMIT_FACTOR = 3.0
 LIMIT_SECONDS = 20.0
-# Seconds for which a test of a mutant waits for what must happen (`GUARD` in tests/support/slowness.py), and the
-# profile of Hypothesis (tests/conftest.py).
+# Seconds for which a test of a mutant waits for an event (`GUARD` in tests/support/slowness.py), and the profile of
+# Hypothesis (tests/conftest.py).
 _ENVIRON = {"RTVI_TEST_GUARD": "10", "RTVI_TEST_HYPOTHESIS": "unshrunk"}
-# What no test reads: copying it would take long.
+# Folders that no test reads: copying them would take long.
 _NOT_COPIED = shutil.ignore_patterns(".git", ".venv", ".cache", "__pycache__", ".*_cache", "node_modules", "*.egg-info")
 _PYTEST = ("-m", "pytest", "-x", "-q", "--tb=no", "-rfE", "-p", "no:randomly", "-p", "no:cacheprovider")
 _SELECTION = ("-m", "not real and not matrix")
@@ -54,11 +54,11 @@ class Mutant:
     """One change of a module.
 
     Attributes:
-        what: what the changed module does wrong, a sentence.
+        what: the fault of the changed module, a sentence.
         old: a part of the module's text that occurs once.
         new: the text in its place.
         within: the function or class that holds `old`, as `Class.method`; "": the whole module.
-        tests: test files or tests that should see it; (): those of the module.
+        tests: test files or tests that should see it; (): the module's own.
         reason: why it is known to survive; "": it should be killed.
     """
 
@@ -87,7 +87,7 @@ class Module:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one mutant.
+    """The outcome of one mutant.
 
     Attributes:
         module: the name of the file of data.
@@ -139,13 +139,13 @@ def mutate(text: str, mutant: Mutant) -> str:
 
 @lru_cache(maxsize=1)  # of a module, for all its mutants
 def _parse(text: str) -> tuple[ast.Module, str]:
-    """Return the syntax of a text, and what is equal for texts of the same meaning."""
+    """Return the syntax of a text in a form that is equal for texts of the same meaning."""
     tree = ast.parse(text)
     return tree, ast.dump(tree)
 
 
 def _extent(text: str, mutant: Mutant) -> tuple[int, int]:
-    """Return where the text of `mutant.within` begins and ends."""
+    """Return where the text of `mutant.within` starts and ends."""
     if not mutant.within:
         return 0, len(text)
     body: Sequence[ast.stmt] = _parse(text)[0].body
@@ -273,14 +273,14 @@ def run(
     tell: Callable[[Outcome], None] = lambda _: None,
     limit_seconds: float = LIMIT_SECONDS,
 ) -> Iterator[Outcome | BrokenError]:
-    """Test all mutants. Yield what came of each, in the order of the modules, and the modules whose tests fail.
+    """Test all mutants. Yield the outcome of each, in the order of the modules, and the modules whose tests fail.
 
     Args:
         root: of the tree.
         modules: with the mutants.
         processes: that many mutants at once.
         tell: called with each outcome at once, on any thread.
-        limit_seconds: how much longer the tests may take than `LIMIT_FACTOR` times what they take without a mutant.
+        limit_seconds: how much longer the tests may take than `LIMIT_FACTOR` times their duration without a mutant.
     """
     with contextlib.ExitStack() as stack:
         copies: SimpleQueue[Copy] = SimpleQueue()

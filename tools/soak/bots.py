@@ -154,7 +154,7 @@ def _address(bot: EmbeddedBot, http: FaultProxy, ws: FaultProxy, authority: str 
 
 
 def _handle_message(session: BotSession, message: dict[str, Any]) -> bool:
-    """Do what a client message asks the bot to do."""
+    """Obey a client message."""
     if message["type"] != "client-message":
         return False
     action = message["data"].get("t")

@@ -17,7 +17,7 @@ from rtvi_sync import RTVIError, errors
 
 
 class UserError(Exception):
-    """What a user's handler or function raises."""
+    """Raised by a user's handler or function."""
 
 
 # Seconds that a busy machine may add to the limit of a call.

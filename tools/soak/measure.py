@@ -36,7 +36,7 @@ class Sample:
     """The resources at one time.
 
     Attributes:
-        seconds: since the beginning.
+        seconds: since the start.
         moment: "quiet": no session was live and the garbage was collected; "live".
         round: the number of the round.
         rss_bytes: the resident memory of the process. In quiet moments the C library has released its unused memory.
@@ -80,7 +80,7 @@ class Recorder:
 
     @property
     def seconds(self) -> float:
-        """The seconds since the beginning."""
+        """The seconds since the start."""
         return time.monotonic() - self._began
 
     def sample(self, moment: Literal["quiet", "live"], round_: int, sessions: int, calls: int, faults: int) -> None:
@@ -114,7 +114,7 @@ class Recorder:
 
 
 def _outside_heaps(process: psutil.Process) -> int:
-    """Return RSS without the C library's heaps: the first has a name, the others begin at multiples of their size."""
+    """Return RSS without the C library's heaps: the first has a name, the others start at multiples of their size."""
     return sum(
         part.rss
         for part in process.memory_maps(grouped=False)
@@ -127,7 +127,7 @@ def _count_sockets() -> int:
     for name in os.listdir("/dev/fd"):
         try:
             count += stat.S_ISSOCK(os.fstat(int(name)).st_mode)
-        except OSError:  # closed meanwhile
+        except OSError:  # closed since it was listed
             continue
     return count
 

@@ -241,7 +241,7 @@ class User:
             client.connect()
 
     def _end_session(self, client: RTVIClient) -> bool:
-        """End the session, or let it end. Return True if the client is to be dropped without a call."""
+        """End the session, or let it end. Return True if the user should drop the client without a call."""
         way = self._rng.choice(("disconnect", "disconnect", "together", "leave", "drop", "forget"))
         if way in ("leave", "drop") and client.connected:
             with self._ledger.call("wait_for", _REQUEST), client.events("disconnected", timeout=_REQUEST) as events:

@@ -23,7 +23,7 @@ from ..base import LIMIT, Peer
 _SCRIPT = Path(sys.prefix) / "page/bundle.js"
 _ARGUMENTS = (
     "--no-sandbox",  # which is not to be had for root, who measures in containers
-    "--autoplay-policy=no-user-gesture-required",  # no click comes before the sound
+    "--autoplay-policy=no-user-gesture-required",  # the page plays sound without a click
     "--use-fake-device-for-media-stream",
 )
 
@@ -61,7 +61,7 @@ class _Browser:
         metrics = self.page.context.new_cdp_session(self.page)
         metrics.send("Performance.enable")
         found = {each["name"]: each["value"] for each in metrics.send("Performance.getMetrics")["metrics"]}
-        #: What `time.monotonic()` was at the zero of the page's clock.
+        #: The value of `time.monotonic()` at the zero of the page's clock.
         self.zero: float = found["NavigationStart"]
 
     def cpu_seconds(self) -> float:

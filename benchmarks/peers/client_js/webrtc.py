@@ -1,7 +1,7 @@
 """client-js with its WebRTC transport, in Chromium: the voice and the camera are the page's own, as are the players.
 
-Only its CPU time is measured with a microphone, that of Chromium for tests: a page gets its voice without echo and
-noise unless it says otherwise, and that is work.
+Only its CPU time is measured with a microphone, Chromium's own for tests: a page removes echo and noise from its voice
+unless it says otherwise, and that is work.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ClientJsByWebRTC(ClientJs):
         return index
 
     def wait(self, seconds: float) -> float:
-        """Wait, and return the CPU time of the browser meanwhile, as a share of a core."""
+        """Wait, and return the browser's CPU time during the wait, as a share of a core."""
         begun, spent = time.perf_counter(), self.browser.cpu_seconds()
         self.browser.page.wait_for_timeout(seconds * 1e3)
         spent, taken = self.browser.cpu_seconds() - spent, time.perf_counter() - begun

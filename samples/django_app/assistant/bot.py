@@ -1,11 +1,10 @@
 """One question to a bot: a session of its own for each.
 
-A session is a conversation. Requests that share one would go on with each other's, and a pool would have to find out
-which of its sessions still live and what their bots remember. To connect to a bot that runs takes some milliseconds,
-little beside an answer, so each request has a client, and nothing is left of it when the request is done; no fork and
-no restart of a worker can meet it. (Where starting a bot takes seconds, or a user is to continue where the last session
-ended, the session
-has to be kept, for this user, in one process: that is what samples/flask_app does.)
+A session is a conversation. Requests that shared one would continue each other's, and a pool would have to find out
+which of its sessions still live and how much their bots remember. Connecting to a running bot takes some milliseconds,
+which is little beside an answer. So each request has a client and leaves nothing behind; no fork and no restart of a
+worker can disturb it. (If starting a bot takes seconds, or a user should continue where the last session ended, keep
+the session for this user in one process, as samples/flask_app does.)
 """
 
 import contextlib

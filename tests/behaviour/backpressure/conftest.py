@@ -1,4 +1,4 @@
-"""A bot in a process of its own, and clients of it, over any transport that has a socket."""
+"""A bot in its own process, and clients of it, over any transport that has a socket."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BY_TRANSPORT = pytest.mark.parametrize(
 
 @attrs.frozen
 class BotProcess:
-    """A flooding bot. Stopped, it is what a frozen machine is: its kernel takes a little, it takes nothing."""
+    """A flooding bot. A stopped one is like a frozen machine: its kernel accepts a little data, the bot none."""
 
     ws_url: str
     process: subprocess.Popen[str]
@@ -42,7 +42,7 @@ class BotProcess:
 
 @pytest.fixture
 def bot(request: pytest.FixtureRequest) -> Iterator[BotProcess]:
-    """Yield a flooding bot in a process of its own, so that the memory of the test's is the client's."""
+    """Yield a flooding bot in its own process, so that the test process's memory is the client's alone."""
     command = [sys.executable, "-m", "tests.behaviour.backpressure.flooding_bot"]
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     pipe = subprocess.PIPE

@@ -1,6 +1,7 @@
-"""A bot that sends more than a client can take, in a process of its own: tells its address, runs until its input ends.
+"""A bot that sends more than a client can read, in its own process. It prints its address and runs until its input
+ends.
 
-Client messages tell it what to do: ``flood`` (``count`` server messages of ``size`` characters, numbered), ``speak``
+Client messages control it: ``flood`` (``count`` server messages of ``size`` characters, numbered), ``speak``
 (``seconds`` of audio, as fast as the line takes it), ``recite`` (the first ``seconds`` of a known speech, at ``speed``
 times the pace of speech; None: as fast as the line takes it), ``large`` (one message of exactly ``bytes`` bytes on the
 wire, over either route). The request ``recited`` is answered with the seconds that were sent by all ``recite``.
@@ -40,7 +41,7 @@ def recite(session: BotSession, seconds: float, speed: float | None) -> None:
 
 
 def handle(session: BotSession, message: dict[str, Any]) -> bool:
-    """Do what the client asks for."""
+    """Carry out the client's request."""
     if message["type"] != "client-message":
         return False
     kind, wanted = message["data"]["t"], message["data"].get("d")

@@ -37,7 +37,7 @@ MB = 1024 * 1024
 
 
 class Peak:
-    """Measures how much memory Python objects took at most while the block ran, beyond what there was before."""
+    """Measures the peak memory of Python objects while the block runs, beyond the memory in use before."""
 
     bytes = 0
 
@@ -96,7 +96,7 @@ def test_a_flood_that_nobody_listens_to_costs_nothing(bot: BotProcess) -> None:
 
 
 def test_a_handler_that_hangs(bot: BotProcess) -> None:
-    """What waits for a handler is bounded by bytes: over the limit the session ends, and says so; memory follows it."""
+    """A handler's queue is bounded by bytes: over the limit the session ends with an error, and memory stays low."""
     release = threading.Event()
     client = client_of(bot, max_queued_bytes=4 * MB)
     ended = ending_of(client)
@@ -114,7 +114,7 @@ def test_a_handler_that_hangs(bot: BotProcess) -> None:
     assert isinstance(info.error, RTVIError)
     assert "max_queued_bytes" in str(info.error)
     assert 2 * MB < most <= 4 * MB
-    # The text as it came, and what it was parsed to.
+    # The received text, and the parsed message.
     assert peak.bytes < 2.5 * 4 * MB
 
 
@@ -130,8 +130,8 @@ def test_a_handler_that_is_slow_holds_up_nothing_else(bot: BotProcess) -> None:
 
 
 def test_a_slow_sink(bot: BotProcess, caplog: pytest.LogCaptureFixture) -> None:
-    """A sink that takes nothing: audio waits up to the limit in bytes, the oldest goes, and what is lost is counted and
-    told.
+    """A sink that accepts nothing: audio waits up to the limit in bytes, then the oldest is dropped, counted and
+    reported.
     """
     release = threading.Event()
     taken: list[int] = []
@@ -159,7 +159,7 @@ def test_a_slow_sink(bot: BotProcess, caplog: pytest.LogCaptureFixture) -> None:
         client.disconnect()
     assert len(taken) == 11
     assert "598.90 s of the bot's audio were dropped in this session" in caplog.text
-    assert client.stats().speaker_dropped_seconds == pytest.approx(598.9)  # the last session's, until the next begins
+    assert client.stats().speaker_dropped_seconds == pytest.approx(598.9)  # the last session's, until the next starts
 
 
 def test_what_waits_for_a_sink_is_bounded(bot: BotProcess) -> None:
@@ -236,7 +236,7 @@ def test_a_frozen_server_and_messages(bot: BotProcess) -> None:
 
 
 def test_a_frozen_server_is_found_dead(bot: BotProcess) -> None:
-    """A server that takes nothing while something waits is given up after `stall_timeout`."""
+    """A server that reads nothing while data waits counts as dead after `stall_timeout`."""
     client = client_of(bot, transport={"stall_timeout": 0.3})
     ended = ending_of(client)
     client.connect()
@@ -265,13 +265,13 @@ def test_large_messages_of_ours(bot: BotProcess) -> None:
     with client_of(bot, transport={"max_message_size": 16 * MB}) as client, Peak() as peak:
         text = "x" * (15 * MB)
         assert client.send_client_request("echo", text, timeout=GUARD) == text
-    # JSON, protobuf, mask and frame, and the answer. (orjson reserves eight bytes for each of a text, and uses what it
-    # needs of them; the rest is no memory yet.)
+    # JSON, protobuf, mask and frame, and the answer. (orjson reserves eight bytes for each byte of text and touches
+    # only the bytes it needs; the rest is not real memory yet.)
     assert peak.bytes < 11 * 16 * MB
 
 
 def test_a_source_is_not_held_up(bot: BotProcess) -> None:
-    """A source goes on at its pace against a frozen server: what it had to say is dropped, not delayed."""
+    """A source keeps its pace against a frozen server: its audio is dropped, not delayed."""
     source = BytesSource(bytes(2 * 8000), 8000)  # 1 s
     client = client_of(bot, mic=source, enable_mic=True, transport={"stall_timeout": GUARD})
     with client:

@@ -1,4 +1,4 @@
-"""Sinks get all that the bot says, however it comes, and files hold it however the process ends."""
+"""Sinks get all speech of the bot at any speed of arrival, and files keep it however the process ends."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class OwnSink:
         self.frames.append(b"dropped")
 
     def close(self) -> None:
-        """Keep what there is."""
+        """Keep the audio received so far."""
 
 
 def audio_of(path: Path) -> bytes:
-    """Return what a file holds for those who read it with the standard library."""
+    """Return the audio of a file, as a reader with the standard library sees it."""
     with wave.open(str(path)) as reader:
         assert (reader.getnchannels(), reader.getsampwidth(), reader.getframerate()) == (1, 2, RATE_HZ)
         return reader.readframes(reader.getnframes())
@@ -111,7 +111,7 @@ class SlowSink(OwnSink):
 
 @pytest.mark.parametrize("seconds", [2.0, pytest.param(60.0, marks=pytest.mark.matrix)])
 def test_a_slow_sink_gets_what_came_at_once(bot: BotProcess, seconds: float) -> None:
-    """A quarter as fast as the bot's pace allows, and much slower than the audio comes: all of it, bit exact."""
+    """A sink at a quarter of the bot's pace, much slower than the audio arrives, gets all of it, bit exact."""
     sink = SlowSink(seconds)
     client = client_of(bot, speaker=sink)
     with client:
@@ -122,7 +122,7 @@ def test_a_slow_sink_gets_what_came_at_once(bot: BotProcess, seconds: float) -> 
 
 
 class GatedSink(OwnSink):
-    """A sink of the application that takes nothing before it is told to."""
+    """A sink of the application that accepts nothing before the test opens it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -134,7 +134,7 @@ class GatedSink(OwnSink):
 
 
 class GatedRecorder(WavSink):
-    """A file that takes nothing before it is told to."""
+    """A file that accepts nothing before the test opens it."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -205,7 +205,7 @@ _STOPPED = """
 
 
 def test_a_process_that_is_stopped(bot: BotProcess, tmp_path: Path) -> None:
-    """What the bot says while the client's process is stopped comes at once when it goes on, and is kept."""
+    """Speech sent while the client's process is stopped arrives all at once when the process continues, and is kept."""
     path = tmp_path / "a.wav"
     with python(_STOPPED, bot.ws_url, str(path), executable=sys.executable) as process:
         try:
@@ -221,7 +221,7 @@ def test_a_process_that_is_stopped(bot: BotProcess, tmp_path: Path) -> None:
     assert audio_of(path) == speech(8)
 
 
-# Clients that record and end themselves, each in a process of its own, when their file was given some bytes.
+# Clients that record and end themselves, each in its own process, once their file has received some bytes.
 _KILLED = """
     import os, resource, signal, sys, threading
     from rtvi_sync import RTVIClient, WebSocketTransport

@@ -1,4 +1,4 @@
-"""Everything at once: many threads that do with one client what they like."""
+"""Everything at once: many threads that make random calls on one client."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class MoodyBot:
 
 
 def acts(client: RTVIClient, rng: random.Random) -> list[Callable[[], Any]]:
-    """Return what a thread may do."""
+    """Return the possible actions of a thread."""
 
     def watch() -> None:
         with client.events(timeout=0.05) as stream:
@@ -116,8 +116,9 @@ def endure(client: RTVIClient, threads: int) -> None:
 
 
 def test_memory(caplog: pytest.LogCaptureFixture) -> None:
-    """Invariants "one attempt is one session" and "locks are leaves": whatever happens at once, nothing hangs, only
-    errors of the package come out, and the client is as good as new afterwards."""
+    """Invariants "one attempt is one session" and "locks are leaves": under any concurrency nothing hangs, only errors
+    of the package are raised, and the client is as good as new afterwards.
+    """
     bot = MoodyBot()
     client = RTVIClient(transport=MemoryTransport(bot), connect_timeout=0.5)
     endure(client, 8)
@@ -131,7 +132,7 @@ def test_memory(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_websocket(caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever happens at once over real connections, nothing hangs, and the client is as good as new afterwards."""
+    """Under any concurrency over real connections nothing hangs, and the client is as good as new afterwards."""
     with EmbeddedBot() as bot:
         client = RTVIClient(
             transport=WebSocketTransport(bot.ws_url), mic=SilenceSource(), speaker=NullSink(), connect_timeout=2.0

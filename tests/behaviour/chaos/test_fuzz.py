@@ -108,7 +108,7 @@ TYPES = [*INBOUND, "client-ready", "from-the-future"]
 
 @pytest.fixture
 def unhandled() -> Iterator[list[Any]]:
-    """Yield what no thread has caught."""
+    """Yield the exceptions that no thread has caught."""
     caught: list[Any] = []
     before = threading.excepthook
     threading.excepthook = caught.append
@@ -117,7 +117,7 @@ def unhandled() -> Iterator[list[Any]]:
 
 
 def listen_to_everything(client: RTVIClient) -> list[int]:
-    """Register handlers for all events that look at all of what they get; return the counter of events."""
+    """Register handlers for all events, which read every field; return the counter of events."""
     count = [0]
 
     def handle(data: Any) -> None:
@@ -159,7 +159,7 @@ def test_ten_thousand_messages(unhandled: list[Any], caplog: pytest.LogCaptureFi
                     if number % 5000 == 0:
                         assert client.send_client_request("still there?", number) == number
 
-            # On the main thread each message would be received on a thread of its own.
+            # On the main thread, the transport would start a thread to receive each message.
             InThread(speak).get(6 * GUARD)
             assert client.state is TransportState.READY
             assert client.send_client_request("ping", {"a": [1]}) == {"a": [1]}

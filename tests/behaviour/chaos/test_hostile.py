@@ -1,4 +1,4 @@
-"""Servers, transports and functions of the program that misbehave, and what must not come of it."""
+"""Servers, transports and the program's functions that misbehave, and the harm that they must not do."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.wire import snake_case
 
 
 def test_a_function_given_to_on_abort_that_hangs() -> None:
-    """A function of on_abort() that hangs delays neither the attempt's end nor the next attempt."""
+    """An on_abort() function that hangs does not delay the attempt's end or the next attempt."""
     released = threading.Event()
 
     def handler(params: Any, timeout: Any, abort: Any) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def test_no_number_is_no_time_limit() -> None:
     ],
 )
 def test_names_of_javascript(javascript: str, python_name: str) -> None:
-    """camelCase becomes snake_case, runs of capitals included; what is snake_case stays."""
+    """camelCase becomes snake_case, runs of capitals included; snake_case stays as it is."""
     assert snake_case(javascript) == python_name
 
 
@@ -142,7 +142,7 @@ def test_a_receiver_of_one_client_costs_no_other_anything() -> None:
 @pytest.mark.skipif(sys.version_info[:2] == (3, 12), reason="Python 3.12 starts no thread at its exit")
 @pytest.mark.parametrize("quick", ["none", "on_transport_state_changed", "on_turn_ended"])
 def test_the_exit_of_many_sessions_has_one_limit(quick: str) -> None:
-    """A program that exits with sessions whose handlers block ends in the time of one, whatever else is delivered."""
+    """A program that exits with several sessions whose handlers block takes the exit time of one session."""
     script = f"""
         import time
         from rtvi_sync import MemoryTransport, RTVIClient

@@ -193,7 +193,7 @@ class LeavesASocket(LineTransport):
         super().disconnect()
 
 
-# What each of them is found by.
+# Each broken transport, and the test that finds its mistake.
 MISTAKES: list[tuple[type[Transport], str]] = [
     (TellsTheEndTwice, "test_the_other_side_ends[end]"),
     (KeepsTheEndToItself, "test_the_other_side_ends[cut]"),
@@ -219,13 +219,13 @@ MISTAKES: list[tuple[type[Transport], str]] = [
 
 
 class Broken(TransportContract):
-    """Runs the contract on one of them, and does not wait long for what never comes."""
+    """Runs the contract on a broken transport, with short waits for messages that never arrive."""
 
     kind: type[Any]
 
     @pytest.fixture(autouse=True)
     def nothing_left_behind(self) -> None:
-        """Replace the contract's own check, which is what is tested here."""
+        """Replace the contract's own check, which is under test here."""
 
     @pytest.fixture(autouse=True)
     def _set_up(self, hanging_port: int) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""What the tests of this folder share."""
+"""Fixtures of this folder."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ from tests.support.webrtc import far_loop  # noqa: F401 - a fixture
 
 @pytest.fixture(scope="package")
 def hanging_port() -> Iterator[int]:
-    """Yield a port at which a connection does not come about."""
+    """Yield a port whose connections never complete."""
     with black_hole() as port:
         yield port

@@ -1,4 +1,4 @@
-"""What every transport does, whatever carries its messages: ours, and the one that the samples show."""
+"""The behaviour that all transports share: the package's own, and the one in the samples."""
 
 from __future__ import annotations
 

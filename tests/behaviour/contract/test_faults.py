@@ -39,7 +39,7 @@ def client(far: FarEnd) -> Iterator[RTVIClient]:
 
 @pytest.fixture
 def break_method(far: FarEnd, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, BaseException], None]:
-    """Let a method of the transport do what it does, and raise then."""
+    """Let a method of the transport do its work, and then raise."""
 
     def call(method: str, error: BaseException) -> None:
         original = getattr(far.transport, method)
@@ -63,7 +63,7 @@ def works(client: RTVIClient, far: FarEnd) -> None:
 
 @pytest.mark.parametrize("method", ["initialize", "init_devices", "connect", "send_ready_message"])
 class TestWhileConnecting:
-    """What is raised on the connect thread is raised to the caller of `connect()`."""
+    """An error on the connect thread is raised to the caller of `connect()`."""
 
     def test_anything(self, far: FarEnd, client: RTVIClient, break_method: Any, method: str, monkeypatch: Any) -> None:
         """An error that is not the package's becomes the cause of one that is; the next attempt succeeds."""
@@ -78,7 +78,7 @@ class TestWhileConnecting:
         works(client, far)
 
     def test_our_own(self, far: FarEnd, client: RTVIClient, break_method: Any, method: str) -> None:
-        """An error of the package's stays what it is."""
+        """An error of the package passes unchanged."""
         break_method(method, DeviceError("No paper.", devices=["mic"]))
         with pytest.raises(DeviceError, match="No paper"):
             client.connect(far.auth_bundle)
@@ -111,7 +111,7 @@ def test_media_that_do_not_start(far: FarEnd, client: RTVIClient, break_method: 
 def test_while_the_session_lasts(
     far: FarEnd, client: RTVIClient, break_method: Any, monkeypatch: Any, method: str, call: Any
 ) -> None:
-    """An exception on the caller's thread reaches the caller unchanged, and the session goes on."""
+    """An exception on the caller's thread reaches the caller unchanged, and the session continues."""
     client.connect(far.auth_bundle)
     break_method(method, OutOfPaperError("Out of paper."))
     with running(lambda: call(client)) as outcome, pytest.raises(OutOfPaperError):
@@ -135,7 +135,7 @@ def test_playback_that_cannot_be_interrupted(
 def test_an_end_that_fails(
     far: FarEnd, client: RTVIClient, break_method: Any, monkeypatch: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """disconnect() logs it, returns, and tells the end; the client connects again."""
+    """disconnect() logs the error, returns, and reports the end; the client connects again."""
     break_method("disconnect", OutOfPaperError("Out of paper."))
     client.connect(far.auth_bundle)
     with client.events("disconnected", timeout=GUARD) as events, caplog.at_level(logging.ERROR):

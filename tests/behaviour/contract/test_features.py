@@ -56,7 +56,7 @@ class OldBot:
 
 
 class NewBot:
-    """A bot of RTVI 2.2 that calls a function when it is asked to, and keeps what comes of it."""
+    """A bot of RTVI 2.2 that calls a function on request, and keeps the result."""
 
     def __init__(self) -> None:
         self.results: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -94,7 +94,7 @@ def connected(request: pytest.FixtureRequest, hanging_port: int) -> Any:
 
 
 def test_config(connected: Any) -> None:
-    """The config comes with the bot, is asked for, described, changed, and a change is refused."""
+    """The bot sends its config; the client can fetch, describe and change it, and an invalid change is refused."""
     with connected(OldBot()) as client, client.events("config-updated", timeout=GUARD) as updates:
         assert client.config[0].options[0].value == "ü"
         assert client.get_service_option_value_from_config("tts", "voice") == "ü"
@@ -108,7 +108,7 @@ def test_config(connected: Any) -> None:
 
 
 def test_actions(connected: Any) -> None:
-    """Actions are described and done; one that is never answered times out, and the session goes on."""
+    """Actions are described and done; an unanswered action times out, and the session continues."""
     with connected(OldBot()) as client:
         assert client.describe_actions().data["actions"][0]["action"] == "say"
         arguments = [{"name": "text", "value": "ü"}]
@@ -133,7 +133,7 @@ def test_functions(connected: Any) -> None:
 
 
 def test_what_the_bot_lacks(connected: Any) -> None:
-    """What a version does not know is refused before it is sent; what the bot does not know, by the bot."""
+    """A message that the protocol version lacks is refused before it is sent; one that the bot lacks, by the bot."""
     with connected(NewBot()) as client:
         with pytest.raises(UnsupportedFeatureError):
             client.describe_actions()

@@ -95,7 +95,7 @@ def test_a_bot_that_does_not_read() -> None:
                 client.send_client_message("x", "x" * 60_000)
 
         def refused() -> None:
-            with pytest.raises(DisconnectedError, match=r"closed|ended"):  # by the line, or by what has ended it
+            with pytest.raises(DisconnectedError, match=r"closed|ended"):  # by the line, or by the cause of its end
                 fill()
 
         assert ended_by(client, refused).initiator in ("server", "network")
@@ -103,7 +103,7 @@ def test_a_bot_that_does_not_read() -> None:
 
 
 def test_a_bot_that_speaks_first() -> None:
-    """What the bot says before it is asked is told after `connected`."""
+    """Messages that the bot sends unasked are delivered after `connected`."""
 
     def greet(peer: Peer) -> None:
         peer.send(ContractBot.message("server-message", "Hello!").encode() + b"\n")
@@ -119,7 +119,7 @@ def test_a_bot_that_speaks_first() -> None:
 
 @pytest.mark.parametrize("url", ["", "localhost:7070", "tcp://localhost", "tcp://:7070", None])
 def test_where_there_can_be_no_bot(url: str | None) -> None:
-    """What is no URL of a bot is said to be none."""
+    """A URL that cannot belong to a bot is refused as such."""
     with pytest.raises(InvalidTransportParamsError, match="tcp://localhost:7070"):
         RTVIClient(transport=LineTransport(url), connect_timeout=GUARD).connect()
 

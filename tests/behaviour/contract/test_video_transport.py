@@ -1,4 +1,4 @@
-"""What the transport of `samples/video_transport` does with pictures: it is what readers copy."""
+"""The video of the transport of `samples/video_transport`, which readers copy."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def client_of(end: FarEnd) -> RTVIClient:
 
 
 def test_the_bot_sees(end: FarEnd) -> None:
-    """Each picture comes whole, with its size; the next session has pictures, too."""
+    """Each picture arrives whole, with its size, in the next session too."""
     client = client_of(end)
     for _ in range(2):
         end.seen.clear()
@@ -96,7 +96,7 @@ def test_the_bot_sees(end: FarEnd) -> None:
 
 
 def test_a_bot_that_reads_no_pictures(end: FarEnd) -> None:
-    """Messages go on meanwhile, and the session ends in time."""
+    """Messages still flow, and the session ends in time."""
     end.reads.clear()
     with client_of(end) as client:
         end.wait_for(1)

@@ -1,4 +1,4 @@
-"""Calls whose session ends at the worst moment tell how it ended: code, reason and initiator."""
+"""Calls whose session ends at the worst moment report the end: code, reason and initiator."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ CALLS: dict[str, Callable[[RTVIClient], Any]] = {
 
 
 def check(error: RTVIError) -> None:
-    """Check that an error tells how the session ended."""
+    """Check that an error reports how the session ended."""
     assert isinstance(error, DisconnectedError), repr(error)
     assert (error.code, error.reason, error.initiator) == (1008, "out of money", "server")
     assert "out of money" in str(error)
@@ -95,7 +95,7 @@ class WatchedSource:
 
 
 def test_as_a_question_is_about_to_be_said() -> None:
-    """Whenever the session ends while `ask()` looks at its source, neither the source nor a device is blamed."""
+    """A session that ends while `ask()` checks its source raises an error that blames no source or device."""
     for number in itertools.count(1):
         transport = MemoryTransport(audio=True)
         with RTVIClient(transport=transport, mic=False, speaker=False, connect_timeout=GUARD) as client:
@@ -109,7 +109,7 @@ def test_as_a_question_is_about_to_be_said() -> None:
                 client.ask(source, timeout=0.1)
             if not source.reached:
                 break
-            if isinstance(caught.value, BotNotReadyError):  # it had not begun to ask
+            if isinstance(caught.value, BotNotReadyError):  # before it had asked
                 assert "out of money" in str(caught.value)
             else:
                 check(caught.value)
@@ -118,7 +118,7 @@ def test_as_a_question_is_about_to_be_said() -> None:
 
 @pytest.mark.parametrize("transport", [WebSocketTransport, EvalTransport])
 def test_of_the_transport_itself(transport: type[WebSocketTransport | EvalTransport]) -> None:
-    """What is sent by a transport whose session has ended raises an error that says how, not to connect first."""
+    """Sending over a transport whose session has ended raises an error about that end, not "connect first"."""
     message = RTVIMessage("client-message", {"t": "note"})
     with EmbeddedBot() as bot:
         client = RTVIClient.for_url(bot.base_url, transport=transport(), text_only=True, connect_timeout=GUARD)

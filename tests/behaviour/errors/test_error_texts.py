@@ -1,6 +1,7 @@
-"""What users are told in the situations that they meet most: what failed, and what to do next.
+"""The error texts of the most common situations: they say why the call failed, and how to fix it.
 
-Every text comes from a real server on the loopback interface: HTTP, WebSocket, proxies, and servers that are neither.
+Every text is the result of a real server on the loopback interface: HTTP, WebSocket, proxies, and servers that are
+neither.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Rig:
     def __init__(self, stack: contextlib.ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
         self._stack = stack
         self.set_variable = monkeypatch.setenv
-        #: What stands in the parts of a text for something that is known only now.
+        #: Values of names in the expected texts, known only at run time.
         self.names: dict[str, str] = {}
 
     def serve(self, handler: Callable[[Peer], object], tls: ssl.SSLContext | None = None) -> str:
@@ -70,7 +71,7 @@ class Rig:
         return f"http://ada:{SECRET}@{proxy.authority}"
 
     def raw_proxy(self, handler: Callable[[Peer], object]) -> str:
-        """Start a server that is said to be a proxy; its URL."""
+        """Start a server that poses as a proxy; return its URL."""
         server = self._stack.enter_context(Server(handler))
         self.names["<proxy>"] = server.authority
         return f"http://ada:{SECRET}@{server.authority}"
@@ -112,14 +113,14 @@ def closed_port() -> Iterator[int]:
 
 @attrs.frozen
 class Situation:
-    """What is done, and what is to come of it.
+    """A situation, and the error that it must raise.
 
     Attributes:
-        name: of the test.
-        run: does it with a rig; the values of a loop are defaults of further parameters.
-        error: class of the error.
-        parts: what its text contains; names of the rig stand for what is known only when it runs.
-        status: of the error.
+        name: Name of the test.
+        run: Function that causes the error with a rig; the values of a loop are defaults of further parameters.
+        error: Class of the error.
+        parts: Parts of its text; names of the rig stand for values that are known only at run time.
+        status: HTTP status of the error.
     """
 
     name: str
@@ -233,7 +234,7 @@ def alert(peer: Peer) -> None:
 
 
 def hang_up(peer: Peer) -> None:
-    peer.read_request()  # all of it: what comes after the end would be answered by a reset
+    peer.read_request()  # all of it: bytes after the end would be answered by a reset
 
 
 def plain(peer: Peer) -> None:
@@ -543,7 +544,7 @@ def files() -> Iterator[Situation]:
         )
 
 
-# -- what JSON does not have ------------------------------------------------------------------------------------------
+# -- values that JSON lacks -------------------------------------------------------------------------------------------
 
 
 def in_a_session(value: Any) -> None:
@@ -612,7 +613,7 @@ SITUATIONS = [*proxies(), *others(), *bundles(), *refusals(), *refusals_with_adv
 
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda situation: situation.name)
 def test_what_users_are_told(situation: Situation, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error is of the right class, has the status, says what failed and what to do, is one line, and not long."""
+    """The error has the right class and status, gives the cause and advice, and is one short line."""
     for variable in list(os.environ):
         if variable.lower().endswith("_proxy"):
             monkeypatch.delenv(variable)

@@ -39,7 +39,7 @@ ACTION = {"service": "llm", "action": "run"}
 
 
 def refusing_bot(transport: MemoryTransport, message: RTVIMessage) -> Iterable[RTVIMessage]:
-    """Yield a bot with a config and actions that refuses whatever it is asked."""
+    """Yield a bot with a config and actions that refuses all requests."""
     if message.type == "client-ready":
         yield RTVIMessage("bot-ready", {"version": "1.0.0", "config": []}, message.id)
     else:
@@ -59,14 +59,14 @@ def raised_by(call: Callable[[], object]) -> RTVIError:
 
 
 def connected(bot: Any, call: Callable[[RTVIClient], object]) -> RTVIError:
-    """Return the error of a call in a session with `bot`, which goes on."""
+    """Return the error of a call in a session with `bot`, which continues."""
     with memory_client(bot) as client:
         error = raised_by(lambda: call(client))
         assert client.state is TransportState.READY
         return error
 
 
-# -- one function for each way to meet an error: it returns what was raised -------------------------------------------
+# -- one function for each way to meet an error: it returns the error -------------------------------------------------
 
 
 def no_base_url() -> RTVIError:
@@ -255,7 +255,7 @@ def a_misspelt_key() -> RTVIError:
         return raised_by(lambda: scenarios.load(file))
 
 
-#: Each class with what provokes it, and a word of what its message tells to do.
+#: Each class with a function that provokes it, and a word of the advice in its message.
 WAYS: list[tuple[type[RTVIError], Callable[[], RTVIError], str]] = [
     (errors.RTVIError, no_base_url, "set client.params.base_url"),
     (errors.RTVIError, closed_for_good, "make a new one"),
@@ -295,7 +295,7 @@ WAYS: list[tuple[type[RTVIError], Callable[[], RTVIError], str]] = [
     (errors.MissingExtraError, a_package_that_is_not_installed, r"install .*\[screen\]"),
 ]
 
-#: What an error holds in addition to its text, by way; those that say nothing more are left out.
+#: Attributes of an error in addition to its text, by way; errors without any are left out.
 ATTRIBUTES: dict[Callable[[], RTVIError], dict[str, Any]] = {
     a_bot_that_is_never_ready: {"phase": "bot-ready"},
     a_server_that_refuses: {"status": 503},

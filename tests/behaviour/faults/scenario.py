@@ -94,10 +94,10 @@ class Scenario:
         """Run the scenario and return how it ended: "works", "ended", or the name of the error.
 
         Args:
-            limits: of calls in a session that may end; None: those of a session that must survive.
+            limits: Limits of calls in a session that may end; None: the limits of a session that must survive.
 
         Raises:
-            EarlyLimitError: the limits are too short for this machine now.
+            EarlyLimitError: The limits are too short for this machine now.
         """
         # A reset is detected without a limit; only a hang is ended by one.
         if limits is not None and not self.harmless and not isinstance(self.harm.fault, faults.Reset):
@@ -260,7 +260,7 @@ class Scenario:
                 raise outcome
 
     def converse(self) -> None:
-        """Wait until more audio has arrived both ways, and check that it is what was sent."""
+        """Wait until more audio has arrived both ways, and check that it equals the audio sent."""
         if not self._speaker.pcm:
             self.client.send_text("Speak!")
         enough = [len(pcm) + _EXCHANGED_BYTES for pcm in (self._session.audio, self._speaker.pcm)]

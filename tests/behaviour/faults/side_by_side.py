@@ -48,7 +48,7 @@ def format_table(tally: Tally) -> list[str]:
 
 
 def run_scenarios(scenarios: Iterable[Scenario]) -> tuple[list[str], Tally]:
-    """Run the scenarios, each with a bot and a client of its own. Return the failures and the tally."""
+    """Run the scenarios, each with its own bot and client. Return the failures and the tally."""
     scenarios = list(scenarios)
     for transport_class in {scenario.transport_class for scenario in scenarios}:
         for secure in (False, True):
@@ -72,7 +72,7 @@ def run_scenarios(scenarios: Iterable[Scenario]) -> tuple[list[str], Tally]:
 
 
 def _run(scenario: Scenario, limits: Limits) -> str:
-    """Run a scenario and return how it ended. Where the limits are too short for its begin, run it with longer ones."""
+    """Run a scenario and return how it ended. If the limits are too short for its start, run it with longer ones."""
     secure, transport_class = scenario.secure, scenario.transport_class
     for factor in (1, 4):
         again = Scenario(scenario.moment, scenario.harm, secure=secure, transport_class=transport_class)

@@ -91,15 +91,15 @@ class Moment:
     """The moment at which the fault takes effect.
 
     Attributes:
-        name: as in the table.
-        arm: prepares the injection before `connect()`.
-        act: called when the bot is ready: injects the fault if `arm` has not, and uses the session.
-        tls_only: it exists only with TLS.
-        refusable: new connections can be refused then.
-        ends: the session ends then, with and without a fault.
-        phases: the phases that an error of `connect()` may name.
-        sure: the moment always comes.
-        in_real_time: audio is streamed. A busy machine would not keep up with single bytes, so chunks have 8.
+        name: Name in the table.
+        arm: Function that prepares the injection before `connect()`.
+        act: Function to call when the bot is ready: injects the fault if `arm` has not, and uses the session.
+        tls_only: True if the moment exists only with TLS.
+        refusable: True if new connections can be refused then.
+        ends: True if the session ends then, with and without a fault.
+        phases: Phases that an error of `connect()` may name.
+        sure: True if every session reaches the moment.
+        in_real_time: True if audio is streamed. A busy machine would not keep up with single bytes, so chunks have 8.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What a fresh interpreter prints, and what callgrind and strace count in `stretches.py`."""
+"""The output of a fresh interpreter, and the counts of callgrind and strace in `stretches.py`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MARK: Final = "getppid"
 
 
 def program(name: str) -> str:
-    """Return where a program is that comes with `run.py test --real`; without it, skip the test, or fail it."""
+    """Return the path of a program that `run.py test --real` installs; without it, skip the test, or fail it."""
     found = shutil.which(name)
     if found is None:
         missing(f"{name} is not installed: run `python3 run.py test --real` as root")
@@ -40,7 +40,7 @@ def _run(command: Sequence[str], url: str, times: int) -> list[tuple[str, int]]:
 def instructions(url: str, folder: Path) -> dict[str, float]:
     """Count the instructions of the process that each thing takes."""
     out = folder / "counted"
-    # A file of what was counted for each time that the mark is called, from 1: since the mark before.
+    # One file for each call of the mark, numbered from 1, with the counts since the mark before.
     options = ["--tool=callgrind", f"--dump-before={_MARK}", f"--callgrind-out-file={out}"]
     stretches = _run([program("valgrind"), *options], url, 1)
     found = {}
@@ -69,7 +69,7 @@ def system_calls(url: str, folder: Path) -> dict[str, dict[str, float]]:
 
 
 def run(code: str, **variables: str) -> str:
-    """Return what a fresh interpreter prints."""
+    """Return the output of a fresh interpreter."""
     environment = {**os.environ, **variables}
     command = [sys.executable, "-c", code]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=GUARD).stdout

@@ -1,9 +1,9 @@
 """Stretches of work between marks: `python -m tests.behaviour.footprint.stretches WS_URL TIMES`, TIMES as much of each.
 
-What counts, counts between the marks: callgrind instructions, strace system calls. A mark is a call that nothing else
-makes; there is one before each stretch and one after it. Writes what each stretch does and how often, in their order,
-as JSON: `[name, number]`. The server is that of the benchmarks. JSON and masks are made without orjson and
-without the extension module of websockets, whatever is installed.
+callgrind counts instructions and strace system calls, between the marks. A mark is a call that nothing else makes; one
+precedes each stretch and one follows it. Prints a list with `[name, number]` of each stretch, in order, as
+JSON. The server is the one of the benchmarks. JSON and masks are made without orjson and without the extension module
+of websockets, whether or not they are installed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 
 from benchmarks.peers import find
 
-OURS: Final = find("ours-default")  # before anything else of the package: it hides what is faster
+OURS: Final = find("ours-default")  # before anything else of the package: it hides the faster libraries
 REF: Final = find("ref")
 
 from benchmarks import parts  # noqa: E402
@@ -30,7 +30,7 @@ from rtvi_sync.protocol import audio_frames, frames, wire  # noqa: E402
 
 _LOT: Final = 40  # audio frames: a client may keep no more than a second of it
 
-#: What is done, how often, and the function that does it so often.
+#: Name of the work, how often it runs, and the function that runs it so often.
 Stretch = tuple[str, int, Callable[[int], object]]
 
 
@@ -50,7 +50,7 @@ def in_rows(row: Callable[[], object], number: int) -> None:
 
 
 def of_parts() -> Iterator[Stretch]:
-    """Yield the parts of the way in and out, each alone, and what they are held against."""
+    """Yield the parts of the way in and out, each alone, and their references."""
     message = frames.encode(frames.MessageFrame(data=parts.TEXT))
     text = parts.TEXT.encode()
     audio = frames.encode(frames.AudioRawFrame(audio=FRAME, sample_rate=SAMPLE_RATE_HZ))
@@ -95,14 +95,14 @@ def of_session(name: str, peer: type[Peer], url: str) -> Iterator[Stretch]:
 
 def main(url: str, times: int) -> None:
     """Do it all."""
-    # Where all is slow because it is watched, threads would go to and fro for that alone.
+    # Under observation all is slow, and threads would switch back and forth for that reason alone.
     sys.setswitchinterval(1.0)
     done = []
     for stretches in (of_parts(), of_session("ours", OURS, url), of_session("ref", REF, url)):
         for name, number, work in stretches:
             work(number)
             gc.collect()
-            gc.freeze()  # whatever lives is not looked at again
+            gc.freeze()  # objects that exist now are not visited again
             os.getppid()
             work(number * times)
             os.getppid()

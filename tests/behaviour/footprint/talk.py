@@ -13,7 +13,7 @@ from rtvi_sync.media import CallbackSink, NullSink, PushSource, SilenceSource
 
 
 def main(ws_url: str, seconds: float, *, own: bool) -> None:
-    """Talk until `seconds` have passed since the bot began to speak."""
+    """Talk until `seconds` have passed since the bot started to speak."""
     voice = PushSource(16_000)
     media: dict[str, Any] = {"mic": SilenceSource(), "speaker": NullSink()}
     if own:

@@ -1,4 +1,4 @@
-"""What a message leaves in memory: while it waits for its handler, and afterwards."""
+"""The memory that a message takes: while it waits for its handler, and afterwards."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def held() -> tuple[int, int]:
 
 
 def more(before: tuple[int, int], after: tuple[int, int]) -> tuple[int, int]:
-    """Return what has come to be."""
+    """Return the new objects."""
     return after[0] - before[0], after[1] - before[1]
 
 
@@ -49,7 +49,7 @@ def test_a_message_that_waits() -> None:
 
     with client:
         handle()
-        for _ in range(3):  # what is kept and used again is there by then
+        for _ in range(3):  # objects that are kept and reused exist by then
             receive()
             assert handle() == MANY
         before = held()
@@ -92,7 +92,7 @@ def test_nothing_is_left(work: str, url: str) -> None:
                 client.request(Command.ECHO)
 
     client.connect()
-    for _ in range(2):  # what is kept and used again is there by then
+    for _ in range(2):  # objects that are kept and reused exist by then
         do()
     before = held()
     do()

@@ -35,7 +35,7 @@ _BOT: Final = str(Path(_PACKAGE, "testing"))
 
 @contextmanager
 def counting() -> Iterator[list[str]]:
-    """Yield what the threads that start from now on call."""
+    """Yield the calls of all threads that start from now on."""
     calls: list[str] = []
 
     def watch(frame: FrameType, event: str, _: Any) -> None:
@@ -58,7 +58,7 @@ def client_of(url: str) -> RTVIClient:
 
 
 def test_an_event() -> None:
-    """An event that comes alone takes few calls of all threads together, those of their wake-ups included."""
+    """A single event takes few calls of all threads together, including their wake-ups."""
     handled = threading.Semaphore(0)
     events = 50
     with counting() as calls, EmbeddedBot() as bot, client_of(bot.ws_url) as client:
@@ -75,7 +75,7 @@ def test_an_event() -> None:
 
 
 def test_a_connect(url: str) -> None:
-    """`connect()` on the main thread takes few calls, once all is imported and the threads are there."""
+    """`connect()` on the main thread takes few calls, once all modules are imported and the threads exist."""
     counts = []
     with counting() as calls:
         client = client_of(url)

@@ -1,4 +1,4 @@
-"""What a session costs: modules, system calls and threads while it talks."""
+"""The cost of a session: modules, and system calls and threads while it talks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_session_without_devices_loads_none_of_their_packages() -> None:
 
 
 def tell_calls(table: Counter[str]) -> Iterator[str]:
-    """Yield the line of what a talk takes."""
+    """Yield the summary line with the counts of a talk."""
     calls = {name: hundredths / 100 for name, hundredths in table.items()}
     yield "system calls in 20 ms of a talk, all threads together (those that wait or wake in brackets): " + ", ".join(
         f"{calls[kind]:.1f} ({calls[f'{kind}, futex']:.1f}) {kind}" for kind in MOST if kind in calls
@@ -48,10 +48,10 @@ MOST: Final = {"in memory": (6.8, 0.5), "own": (10.4, 4.0)}  # those that wake: 
 @pytest.mark.matrix
 @pytest.mark.parametrize("kind", MOST)
 def test_system_calls_of_a_talk(kind: str, show_table: Callable[..., None]) -> None:
-    """A talk with audio both ways costs few system calls in 20 ms, all threads together, and few wakes of threads.
+    """A talk with audio both ways needs few system calls in 20 ms, all threads together, and few wakes of threads.
 
-    What else the machine does only adds calls (a thread waits for another, a line wakes one twice), so the least of up
-    to three. If the audio is the application's own, a worker is woken for each frame of the bot.
+    Other work of the machine only adds calls (a thread waits for another, a line wakes one twice), so the test takes
+    the least of up to three. If the audio is the application's own, a worker is woken for each frame of the bot.
     """
     strace = program("strace")
     words = " ".join(["word"] * 60)
@@ -69,7 +69,7 @@ def test_system_calls_of_a_talk(kind: str, show_table: Callable[..., None]) -> N
             assert ran.returncode == 0, ran.stderr
             return number_of("total", ran.stderr), number_of("futex", ran.stderr)
 
-        # The difference leaves out what starting, connecting and ending cost.
+        # The difference excludes the cost of starting, connecting and ending.
         short, long = 2.0, 6.0
         most_calls, most_waits = MOST[kind]
         in_20_ms = waits = math.inf

@@ -1,4 +1,4 @@
-"""What importing the package costs: time, modules and classes, and when they are imported."""
+"""The cost of importing the package: time, modules and classes, and when they are imported."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tests.support.wire import forget_payloads
 from .counted import run
 
 ROOT: Final = str(Path(__file__).parents[3])
-# What a program needs to be a client over WebSocket; `import rtvi_sync` alone imports next to nothing.
+# The imports of a WebSocket client; `import rtvi_sync` alone imports next to nothing.
 IMPORT: Final = "from rtvi_sync import RTVIClient, WebSocketTransport"
 DEPENDENCIES: Final = "import httpx, websocket, attrs, blinker"
-# The modules of the package that this imports, and the classes that attrs makes meanwhile, 0.3 ms each: 113 and 60.
+# The modules of the package that this imports, and the classes that attrs makes for it, 0.3 ms each: 113 and 60.
 MOST_MODULES: Final = 115
 MOST_CLASSES: Final = 62
 COUNT: Final = f"""
@@ -36,10 +36,10 @@ PAYLOADS: Final = {"rtvi_sync.protocol.application_payloads", "rtvi_sync.protoco
 
 @pytest.mark.matrix
 def test_import_is_quick(tmp_path: Path) -> None:
-    """Importing what a client over WebSocket needs takes under twice the time of the package's four dependencies."""
+    """Importing a WebSocket client takes under twice the time of the package's four dependencies."""
 
     def seconds_to(code: str) -> float:
-        # Installed packages are compiled once; so is everything here, whatever the environment says about it.
+        # Installed packages are compiled once; so is all code here, regardless of the environment's settings.
         compiled = {"PYTHONPYCACHEPREFIX": str(tmp_path), "PYTHONDONTWRITEBYTECODE": ""}
         timed = f"import time; began = time.perf_counter(); {code}; print(time.perf_counter() - began)"
         return float(run(timed, **compiled))
@@ -47,7 +47,7 @@ def test_import_is_quick(tmp_path: Path) -> None:
     seconds_to(IMPORT)
     seconds_to(DEPENDENCIES)
 
-    # Side by side, so that what else the machine does falls on both.
+    # Side by side, so that other load on the machine affects both.
     pairs = [(seconds_to(IMPORT), seconds_to(DEPENDENCIES)) for _ in range(7)]
 
     assert statistics.median(ours / theirs for ours, theirs in pairs) < 2
@@ -55,7 +55,7 @@ def test_import_is_quick(tmp_path: Path) -> None:
 
 @pytest.mark.matrix
 def test_import_makes_few_classes() -> None:
-    """A short program spends most of its time on what it imports."""
+    """A short program spends most of its time on its imports."""
     modules, classes = map(int, run(COUNT).split())
     assert 0 < modules <= MOST_MODULES
     assert 0 < classes <= MOST_CLASSES

@@ -1,4 +1,4 @@
-"""What a message costs, in numbers that do not depend on how fast the machine is: instructions and system calls."""
+"""The cost of a message, in numbers independent of the machine's speed: instructions and system calls."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from . import counted
 
 pytestmark = pytest.mark.matrix
 
-#: Of what was measured, with the version and build of Python that needs most.
+#: A factor of the measured value, with the version and build of Python that needs most.
 ALLOWED: Final = 1.5
 
-#: Instructions of each part, those of `json.loads` of a message being 1: with Python 3.10, and with later ones.
+#: Instructions of each part, relative to `json.loads` of a message: with Python 3.10, and with later ones.
 PARTS: Final = {
     "codec, a message in": (0.43, 0.44),
     "codec, a message out": (0.13, 0.10),
@@ -34,7 +34,7 @@ PARTS: Final = {
     "signal, no receiver": (0.38, 0.30),
     "signal, one receiver": (1.07, 1.18),
 }
-#: Instructions of the whole way, those of the simplest client of threads being 1, as above.
+#: Instructions of the whole way, relative to the simplest client of threads: with Python 3.10, and with later ones.
 SESSIONS: Final = {
     "an event": (0.68, 0.68),
     "audio down": (0.29, 0.32),
@@ -50,7 +50,7 @@ CALLS: Final = {
 }
 
 Show = Callable[..., None]
-#: What was found, and the most that it may be, by name.
+#: The measured value and its limit, by name.
 Rows = dict[str, tuple[float, float]]
 
 
@@ -77,7 +77,7 @@ def tell_calls(counts: Counter[tuple[str, str]]) -> Iterator[str]:
 
 
 def too_much(rows: Rows) -> Rows:
-    """Return what is above its limit."""
+    """Return the rows above their limits."""
     return {name: row for name, row in rows.items() if row[0] > row[1]}
 
 
@@ -101,14 +101,14 @@ def test_instructions(url: str, tmp_path: Path, show_table: Show) -> None:
 
 @pytest.mark.real
 def test_system_calls_of_a_burst(url: str, tmp_path: Path, show_table: Show) -> None:
-    """Frames that come together are read together, and each frame out takes one call."""
+    """Frames that arrive together are read together, and each frame out takes one call."""
     rows: Rows = {name: (math.inf, most) for name, most in CALLS.items()}
     for _ in range(3):
         found = counted.system_calls(url, tmp_path)
-        # What the simplest client takes shows that all calls are seen.
+        # The counts of the simplest client show that all calls are seen.
         assert 3 <= sum(found["ref, an event"].values()) < 4
         assert found["ours, audio up"]["sendto"] > 1
-        # On a busy machine less comes together. That adds calls; nothing takes any away.
+        # On a busy machine fewer frames arrive together. That adds calls; nothing takes any away.
         rows = {name: (min(calls, sum(found[f"ours, {name}"].values())), most) for name, (calls, most) in rows.items()}
         if not too_much(rows):
             break

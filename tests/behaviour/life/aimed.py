@@ -1,7 +1,7 @@
-"""Sends this process Ctrl-C during `connect()`, aimed at its end, and counts what is left of the client.
+"""Sends this process Ctrl-C during `connect()`, aimed at its end, and counts the states of the client afterwards.
 
-Run as a script: ``python -m tests.behaviour.life.aimed [URL [COUNT]]`` does so with the bot at a URL, or with an
-embedded one, and prints the counts. "wedged" has to be 0: the clients that no call brings back into use.
+Run as a script: ``python -m tests.behaviour.life.aimed [URL [COUNT]]`` connects to the bot at a URL, or to an embedded
+one, and prints the counts. "wedged" counts the clients that no call can revive: it must be 0.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.support.slowness import GUARD
 
 
 def is_wedged(client: RTVIClient) -> bool:
-    """Do what a worker does for its next request; return whether it fails."""
+    """Do the work of a worker for its next request; return True if it fails."""
     try:
         if not client.connected:
             client.connect()
@@ -52,7 +52,7 @@ def interrupt(url: str, count: int) -> dict[str, int]:
                 times.append(time.perf_counter() - began)
                 client.disconnect()
                 continue
-            # Two thirds at the end, the others anywhere.
+            # Two thirds at the end, a third anywhere.
             moment = statistics.median(times[-50:]) * (rng.uniform(0.8, 1.1) if rng.random() < 0.67 else rng.random())
             striker = threading.Timer(moment, os.kill, (os.getpid(), signal.SIGINT))
             returned, struck = False, False

@@ -1,6 +1,6 @@
-"""Every call of the public API that blocks, brought to where it does; for a process that Ctrl-C strikes there.
+"""Every blocking call of the public API, brought to the point where it blocks, for a process that Ctrl-C strikes there.
 
-Run as a script: ``python -m tests.behaviour.life.blocking NAME`` makes one of them, and tells what becomes of it.
+Run as a script: ``python -m tests.behaviour.life.blocking NAME`` makes one of the calls, and prints its outcome.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Blocked:
     """A call that blocks.
 
     Attributes:
-        client: whose it is.
-        call: it.
-        state: of the client when the call was interrupted.
-        heal: lets go what the call waits for.
-        closed: the client is closed for good then.
-        reached: true when the call has got to where it blocks; else it is enough that the main thread sleeps.
+        client: The client of the call.
+        call: The call itself.
+        state: State of the client when the call was interrupted.
+        heal: Function that releases the call.
+        closed: True if the client is closed for good afterwards.
+        reached: Function that returns True once the call blocks; without one it is enough that the main thread sleeps.
     """
 
     client: RTVIClient
@@ -86,7 +86,7 @@ def unready() -> Iterator[tuple[RTVIClient, Callable[[], Any]]]:
 
 
 def is_connected(client: RTVIClient) -> bool:
-    """Tell whether the client waits for the bot to be ready."""
+    """Return whether the client waits for the bot to be ready."""
     return client.state is TransportState.CONNECTED
 
 
@@ -110,7 +110,7 @@ def entering() -> Iterator[Blocked]:
 
 @contextmanager
 def mute_server() -> Iterator[tuple[str, Callable[[], object]]]:
-    """Yield an endpoint that takes connections and answers nothing; and what tells that one has come."""
+    """Yield the URL of an endpoint that never answers, and a function that returns true after a connection."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}/start"
         yield url, lambda: select.select([server], [], [], 0)[0]
@@ -140,7 +140,7 @@ def hanging() -> tuple[RTVIClient, Callable[[], Any]]:
 
 
 def hangs(client: RTVIClient) -> bool:
-    """Tell whether the transport of such a client is asked to end."""
+    """Return whether the transport of such a client is asked to end."""
     return bool(transport_of(client).hangs.is_set())
 
 
@@ -266,14 +266,14 @@ def tell(*words: object) -> None:
 
 
 def tell_when_blocked(reached: Callable[[], object] = lambda: True) -> None:
-    """Tell when the call has got to where it blocks, and the main thread has slept at one place for a while."""
+    """Report when the call blocks, and the main thread has slept at one place for a while."""
     until(reached)
     until(thread_sleeps())
     tell("blocked")
 
 
 def check_usable(client: RTVIClient, *, closed: bool) -> None:
-    """Check that what was interrupted has left a client that works."""
+    """Check that the interrupted call has left a client that works."""
     if closed:
         client.close()
         with contextlib.suppress(RTVIError):

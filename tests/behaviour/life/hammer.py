@@ -1,9 +1,9 @@
-"""Strikes a client at random moments of its calls, and looks whether it works afterwards.
+"""Strikes a client at random moments of its calls, and checks that it works afterwards.
 
-Run as a script: ``python -m tests.behaviour.life.hammer KIND SECONDS SEED`` prints what it came to, as JSON.
+Run as a script: ``python -m tests.behaviour.life.hammer KIND SECONDS SEED`` prints the result as JSON.
 
-What strikes is of one `KIND`: Ctrl-C; a signal handler that calls the package during a call; a finalizer that
-does so on whatever thread the garbage collector comes along.
+`KIND` is the interruption: Ctrl-C; a signal handler that calls the package during a call; or a finalizer that does so,
+on any thread where the garbage collector runs.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TOO_LONG = 2.5
 Act = Callable[[RTVIClient], Any]
 
 
-# -- what is struck ---------------------------------------------------------------------------------------------------
+# -- the calls that are struck ----------------------------------------------------------------------------------------
 
 
 def connect(client: RTVIClient) -> None:
@@ -121,7 +121,7 @@ def over_websocket(url: str) -> RTVIClient:
     return RTVIClient(transport=WebSocketTransport(url), mic=SilenceSource(), speaker=NullSink(), connect_timeout=5)
 
 
-#: What is done to which client, and whether it is connected before.
+#: The action, the client for it, and whether it is connected before.
 SCENES: list[tuple[Act, Callable[[str], RTVIClient], bool]] = [
     (connect, over_memory, False),
     (connect, over_websocket, False),
@@ -145,16 +145,16 @@ SCENES: list[tuple[Act, Callable[[str], RTVIClient], bool]] = [
 ]
 
 
-# -- what strikes -----------------------------------------------------------------------------------------------------
+# -- the interruptions ------------------------------------------------------------------------------------------------
 
 
 class Reactions:
-    """What a signal handler or a finalizer does, one at random: nothing that waits for the bot."""
+    """The actions of a signal handler or a finalizer, one at random: none waits for the bot."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
         self._busy = threading.local()
-        self.under_way: list[RTVIClient] = []  # one for each that is at work now, on whatever thread
+        self.under_way: list[RTVIClient] = []  # one for each call in progress, on any thread
         self.count = 0
 
     def react(self, client: RTVIClient) -> None:
@@ -260,7 +260,7 @@ class Hammer:
         except (KeyboardInterrupt, SystemExit):
             self.strikes += 1
         except RTVIError:
-            # The session was ended meanwhile, by a reaction.
+            # A reaction has ended the session.
             if self._kind == "ctrl-c":
                 raise
         finally:
@@ -313,12 +313,12 @@ class Hammer:
 
 
 def main(kind: str, seconds: float, strikes: int, seed: int) -> None:
-    """Hammer, and print what it came to."""
+    """Hammer, and print the result."""
     metronome()  # not first where a signal may strike
     faulthandler.dump_traceback_later(seconds + 3 * GUARD, exit=True)
     logging.disable(logging.CRITICAL)
     hammer = Hammer(kind, seed)
-    # Python can do no more than report what a handler raises inside a finalizer or the callback of a weak reference.
+    # Python can only report an exception of a handler inside a finalizer or the callback of a weak reference.
     sys.unraisablehook = lambda _: None
     threading.excepthook = lambda args: hammer.problems.append(f"{args.thread} died: {args.exc_value!r}")
     signal.signal(signal.SIGALRM, hammer.handle)

@@ -1,14 +1,14 @@
-"""Interrupts a call of a client at each moment at which Python may do so, and looks at what is left.
+"""Interrupts a call of a client at each moment at which Python may do so, and checks the client afterwards.
 
-These moments are where a frame is entered, and behind each instruction of the calling thread that calls or jumps: there
-Python runs the handlers of signals, and raises what another thread has set for this one.
+These moments are the entry of a frame, and behind each instruction of the calling thread that calls or jumps: there
+Python runs the handlers of signals, and raises the exceptions that another thread has set for this one.
 
-Run as a script: ``python -m tests.behaviour.life.interrupts CALL STRIDE`` prints what it came to, as JSON. With a
-stride above 1, the call is interrupted only at every STRIDE-th moment, and at each of the last ones.
+Run as a script: ``python -m tests.behaviour.life.interrupts CALL STRIDE`` prints the result as JSON. With a stride
+above 1, the call is interrupted only at every STRIDE-th moment, and at each of the last ones.
 
 After an interrupt the client is whole or ended, and usable: a session is live and answers, or there is none and the
-next `connect()` has one. A call that connects leaves a session only if the interrupt comes when it has returned, and
-one that ends a session only if it has not begun.
+next `connect()` opens one. A call that connects leaves a session only if the interrupt arrives after it has returned,
+and a call that ends a session leaves one only if it has not started.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _CHECKED = ("CALL", "JUMP_ABSOLUTE", "JUMP_BACKWARD", "POP_JUMP_BACKWARD", "RESU
 
 
 class InterruptError(Exception):
-    """What a signal handler raises. Like Celery's soft limit it could be taken for an error of the call."""
+    """The exception of a signal handler. Like Celery's soft limit, it could be taken for an error of the call."""
 
 
 def instruction_at(code: CodeType, offset: int) -> str:
@@ -107,7 +107,7 @@ class Striker:
             self._over = frame is self._outermost
             self._before.pop(frame, None)
             return self._trace
-        # A generator that goes on is entered in a block of its own, which a trace function cannot raise in.
+        # A resumed generator starts in a block of its own, where a trace function cannot raise.
         enters = event == "call" and not frame.f_code.co_flags & inspect.CO_GENERATOR
         if enters or self._is_moment(frame):
             self.count += 1
@@ -120,7 +120,7 @@ class Striker:
         return self._trace
 
     def _is_moment(self, frame: FrameType) -> bool:
-        """Tell whether Python could raise in the instruction before the one that `frame` is about to run."""
+        """Return whether Python could raise in the instruction before the one that `frame` is about to run."""
         before, code = self._before.get(frame), frame.f_code
         if before is None:
             return False
@@ -143,12 +143,12 @@ class Call:
     """A call that is interrupted.
 
     Attributes:
-        target: the function, whose frames count.
-        make: the call.
-        connected: whether the client is connected before.
-        leaves: tells whether a live session may be left by an interrupt there.
-        closes: the client may be closed for good afterwards.
-        options: of the client.
+        target: The function whose frames count.
+        make: Function that makes the call.
+        connected: True if the client is connected before.
+        leaves: Function that returns whether an interrupt there may leave a live session.
+        closes: True if the client may be closed for good afterwards.
+        options: Options of the client.
     """
 
     target: Callable[..., Any]
@@ -233,7 +233,7 @@ def check(client: RTVIClient, call: Call, striker: Striker) -> bool:
     if whole:
         assert call.leaves(striker), "it has left a session"
     elif client.state is not TransportState.DISCONNECTED:
-        # The end goes on in the background; and a call that has returned has started a bot.
+        # The end continues in the background, and a call that has returned has started a bot.
         started = client.state is TransportState.AUTHENTICATED and call.leaves(striker)
         assert started or client.state is TransportState.DISCONNECTING, f"it has left the state {client.state.value}"
     if call.closes and not whole:
@@ -297,7 +297,7 @@ class Trial:
 
 
 def interrupt(name: str, stride: int) -> dict[str, Any]:
-    """Interrupt a call at one in `stride` of its moments; return the counts, and what was wrong where."""
+    """Interrupt a call at one in `stride` of its moments; return the counts, and the failures with their moments."""
     problems: list[str] = []
     strikes = wholes = number = 0
     with EmbeddedBot(replies="Yes.") as bot:
@@ -324,7 +324,7 @@ def interrupt(name: str, stride: int) -> dict[str, Any]:
 
 
 def main(name: str, stride: int) -> None:
-    """Interrupt a call, and print what it came to."""
+    """Interrupt a call, and print the result."""
     faulthandler.dump_traceback_later(5 * GUARD, exit=True)
     logging.disable(logging.CRITICAL)
     tell(json.dumps(interrupt(name, stride)))

@@ -21,7 +21,7 @@ from tests.support.slowness import GUARD
 
 @pytest.fixture(scope="module")
 def bot() -> Iterator[EmbeddedBot]:
-    """Yield a bot that answers what it hears at once."""
+    """Yield a bot that answers speech at once."""
     with EmbeddedBot(hangover=0.1) as bot:
         yield bot
 
@@ -90,7 +90,7 @@ def test_every_call_in_a_coroutine(bot: EmbeddedBot, events: str, in_loop: bool)
 
 
 def test_a_thread_beside_the_loop(bot: EmbeddedBot) -> None:
-    """With `asyncio.to_thread()` the loop goes on meanwhile."""
+    """With `asyncio.to_thread()` the loop keeps running."""
     ticks: list[int] = []
 
     async def tick() -> None:

@@ -47,7 +47,8 @@ PREAMBLE = """
     highest = lambda: max(map(int, os.listdir("/proc/self/fd")))
 """
 
-#: What the application opens with the numbers that have become free, and how it finds that nothing has touched it.
+#: Files and sockets that the application opens with the freed descriptor numbers, and how it checks that they are
+#: untouched.
 OPEN = {
     "files": """
         def take():
@@ -86,7 +87,7 @@ OPEN = {
     """,
 }
 
-#: What the application does with its session, or does not do, before the next one starts.
+#: The application's use of its session before the next one starts, if any.
 CALLS = {
     "connects again": "client.connect()",
     "disconnects": "client.disconnect(); client.connect()",
@@ -116,7 +117,7 @@ STRIKE = """
 
 
 def run(script: str, bot: EmbeddedBot, *arguments: str) -> dict[str, object]:
-    """Return what a script reports in a process of its own."""
+    """Run a script in its own process and return its report."""
     code, out, err = run_python(script, bot.ws_url, *arguments)
     assert (code, err) == (0, ""), err
     return json.loads(out)
@@ -273,8 +274,9 @@ def test_a_session_over_webrtc(far_loop: FarLoop) -> None:
 
 
 def test_a_process_that_becomes_a_daemon(tmp_path: Path) -> None:
-    """Forks twice, closes all descriptors and redirects the standard ones: the daemon's own sessions work, and the
-    session from before the fork is the parent's, which goes on."""
+    """A daemon that has forked twice, closed all descriptors and redirected the standard ones can open sessions; the
+    parent's earlier session continues.
+    """
     script = (
         PREAMBLE
         + """

@@ -97,7 +97,7 @@ class TestCollection:
         "how", [{"events": "manual"}, {"reconnect": ReconnectPolicy()}], ids=["manual", "reconnect"]
     )
     def test_dropped_after_an_attempt_that_failed(self, how: dict[str, Any]) -> None:
-        """The error of an earlier `connect()` went through functions that had the client; what is kept has not."""
+        """The traceback of a failed `connect()` holds the client through its frames; the stored error does not."""
 
         def build() -> RTVIClient:
             client = RTVIClient(transport=UnluckyTransport(), connect_timeout=GUARD, **how)
@@ -146,7 +146,7 @@ class TestCollection:
             gc.enable()
 
     def test_dropped_while_an_abandoned_handler_hangs(self) -> None:
-        """The custom handler of an attempt that was given up keeps the client until it returns, and no longer."""
+        """The custom handler of an abandoned attempt keeps the client until it returns, and no longer."""
         release = threading.Event()
 
         def handler(*_: Any) -> None:
@@ -242,7 +242,7 @@ class TestCollection:
 
 
 def test_a_client_whose_device_could_not_be_opened(tmp_path: Path) -> None:
-    """What is kept of the error keeps neither the frames of the call nor the client."""
+    """The stored error does not hold the frames of the call or the client."""
     sink = WavSink(tmp_path / "a.wav")
 
     def failed() -> weakref.ref[RTVIClient]:

@@ -242,7 +242,7 @@ def test_a_client_that_dies_with_the_module(run: Run) -> None:
 
 
 def test_a_dropped_client_warns(run: Run) -> None:
-    """Dropped while connected: with `-W error` the warning is told, and the process still ends well."""
+    """A client that is dropped while connected warns, even with `-W error`, and the process still ends well."""
     code, _, err = run("""
     client = memory()
     client.connect()
@@ -314,7 +314,7 @@ def test_a_thread_that_connects_too_late(run: Run) -> None:
 
 
 def test_exit_in_a_handler(run: Run) -> None:
-    """A handler that exits ends neither its thread nor the program: it is logged, and the next event is delivered."""
+    """An exit in a handler does not end its thread or the program: it is logged, and the next event is delivered."""
     code, out, err = run("""
     client = memory()
     told = threading.Event()
@@ -357,7 +357,9 @@ def test_a_hard_exit_in_a_handler(run: Run) -> None:
 
 
 def test_exit_in_a_request(run: Run) -> None:
-    """The end of the main thread ends the session under other threads that use it; they are told, and make no noise."""
+    """The end of the main thread ends the session under other threads that use it; they get an error, and are
+    silent.
+    """
     code, out, err = run("""
     client = memory()
     client.connect()

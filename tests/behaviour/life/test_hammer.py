@@ -31,13 +31,14 @@ def hammer(kind: str, seconds: float, strikes: int, seed: int) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_at_any_moment(kind: str) -> None:
-    """Whatever is struck, whenever: no call hangs or runs into a limit, the client does all that it could before, and
-    no thread is left."""
+    """After any interruption, no call hangs or runs into a limit, the client can do all that it could before, and no
+    thread is left.
+    """
     hammer(kind, seconds=2.0, strikes=10, seed=1)
 
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("kind", KINDS)
 def test_at_any_moment_for_long(kind: str) -> None:
-    """Whatever interrupts them for a minute, no call hangs or exceeds its limit, and no thread is left."""
+    """After a minute of interruptions, no call has hung or exceeded its limit, and no thread is left."""
     hammer(kind, seconds=60.0, strikes=300, seed=2)

@@ -102,7 +102,7 @@ def test_ctrl_c_ends_a_program_in_connect() -> None:
 
 
 def interrupt_at_moments(call: str, stride: int) -> None:
-    """Interrupt a call at one in `stride` of its moments, in a process of its own."""
+    """Interrupt a call at one in `stride` of its moments, in its own process."""
     script = "import sys; from tests.behaviour.life import interrupts; interrupts.main(sys.argv[1], int(sys.argv[2]))"
     code, out, err = run_python(script, call, str(stride), timeout=10 * GUARD)
     assert (code, err) == (0, ""), err
@@ -113,8 +113,9 @@ def interrupt_at_moments(call: str, stride: int) -> None:
 
 @pytest.mark.parametrize("call", interrupts.CALLS)
 def test_an_interrupt_at_moments_of_a_call(call: str) -> None:
-    """Whenever a call that begins or ends a session is interrupted, at its last moments too, the client is whole or
-    ended, and usable."""
+    """A call that starts or ends a session, interrupted at any moment, leaves a client that is whole or ended, and
+    usable.
+    """
     interrupt_at_moments(call, stride=300 if call == "connect()" else 40)
 
 
@@ -126,7 +127,7 @@ def test_an_interrupt_at_every_moment_of_a_call(call: str) -> None:
 
 
 def aim(count: int) -> None:
-    """Send Ctrl-C `count` times during `connect()`, in a process of its own."""
+    """Send Ctrl-C `count` times during `connect()`, in a separate process."""
     script = f"from {aimed.__name__} import main; main('', {count})"
     code, out, err = run_python(script, timeout=4 * GUARD)
     assert (code, err) == (0, ""), err
@@ -256,8 +257,8 @@ def test_ctrl_c_while_a_source_blocks() -> None:
 def test_ctrl_c_at_any_moment_of_a_spoken_question() -> None:
     """The microphone speaks again, wherever Ctrl-C strikes, and the next question can be asked.
 
-    In a process of its own: on Python 3.13 a trace function that raises has once left the error that was being handled
-    to the main thread, where later tests had it as the context of theirs.
+    Runs in a separate process: on Python 3.13 a trace function that raises once left the handled error in the main
+    thread, and errors of later tests had it as their context.
     """
     script = f"from {__name__} import interrupt_everywhere; interrupt_everywhere()"
     assert run_python(script, timeout=10 * GUARD) == (0, "", "")

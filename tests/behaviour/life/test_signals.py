@@ -38,7 +38,7 @@ PREAMBLE = """
     client.on("disconnected", lambda info: say("disconnected", info.initiator))
 """
 
-#: Where the main thread is when the signal comes.
+#: The position of the main thread when the signal arrives.
 PLACES = {
     "asleep": "threading.Event().wait(20)",
     "in wait_for": "client.wait_for('server_message')",
@@ -58,7 +58,7 @@ def ignores(session: BotSession, message: Any) -> bool:
 @contextlib.contextmanager
 def talking(script: str, place: str) -> Iterator[tuple[WarmProcess, EmbeddedBot]]:
     """Yield a process that is connected and at that place of the script."""
-    # In a call that blocks the process tells when it has come there; elsewhere any moment will do.
+    # In a call that blocks, the process reports when it gets there; elsewhere any moment will do.
     blocks = place.startswith("in ")
     there = "threading.Thread(target=tell_when_blocked, daemon=True).start()" if blocks else 'say("there")'
     script = PREAMBLE + script.format(there=there, place=PLACES[place])
@@ -137,7 +137,7 @@ def test_a_handler_that_disconnects(place: str) -> None:
 
 
 def test_a_handler_that_disconnects_while_connecting() -> None:
-    """The attempt is given up."""
+    """A handler that disconnects while connecting cancels the attempt."""
     script = """
     signal.signal(signal.SIGTERM, lambda *_: client.disconnect())
     client.on("connected", lambda: say("there"))

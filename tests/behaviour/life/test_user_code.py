@@ -35,12 +35,12 @@ from tests.support.waiting import until
 
 
 class Mine(Exception):  # noqa: N818 - it is the program's
-    """What the program's code raises."""
+    """The exception of the program's code."""
 
 
 @attrs.define
 class Fault:
-    """Raises where it is called, until it is over."""
+    """Raises where it is called, until it is switched off."""
 
     error: BaseException = attrs.field(factory=lambda: Mine("a mistake of mine"))
     over: bool = False
@@ -58,12 +58,12 @@ class Scene:
     """A client with faulty code.
 
     Attributes:
-        client: it.
-        act: what makes the code run, the client being connected if `connected`.
-        raises: what `act` raises; None: nothing.
-        says: what the error, or else the log, says in addition to the code's own text.
-        keeps: the exception is raised as it is.
-        connected: the code runs in a session.
+        client: The client.
+        act: Function that makes the code run, with the client connected if `connected`.
+        raises: Exception of `act`; None: no exception.
+        says: Text of the error, or else of the log, in addition to the code's own text.
+        keeps: True if the exception is raised unchanged.
+        connected: True if the code runs in a session.
     """
 
     client: RTVIClient
@@ -81,7 +81,7 @@ def bot() -> Iterator[EmbeddedBot]:
         yield bot
 
 
-# -- code that runs when events come ----------------------------------------------------------------------------------
+# -- code that runs on events -----------------------------------------------------------------------------------------
 
 
 def speaks(client: RTVIClient) -> Callable[[], Any]:
@@ -291,7 +291,7 @@ class Sink:
 
 
 def reported(client: RTVIClient, act: Callable[[], Any]) -> Callable[[], Any]:
-    """Do `act()`, and wait for the `device_error` that tells of it."""
+    """Do `act()`, and wait for the `device_error` about it."""
 
     def act_and_wait() -> None:
         with client.events("device_error", timeout=GUARD) as errors:
@@ -364,7 +364,7 @@ SCENES = [
 
 
 def assert_nobody_else_is_hurt(client: RTVIClient, bystander: RTVIClient) -> None:
-    """Check that the client can have another session, and that the session of another one goes on."""
+    """Check that the client can have another session, and that the session of another client continues."""
     client.connect()
     assert client.send_client_request("echo", 1) == 1
     client.disconnect()

@@ -32,7 +32,7 @@ SLOW = ReconnectPolicy(initial_delay=1000.0, max_delay=1000.0)
 
 
 def waiting(client: RTVIClient, **options: Any) -> InThread:
-    """Wait on another thread, which has begun when this returns."""
+    """Wait on another thread, which has started waiting when this returns."""
     begun = threading.Event()
 
     def wait() -> CloseInfo:
@@ -57,7 +57,7 @@ def test_until_the_client_disconnects() -> None:
 
 
 def test_until_the_bot_ends_it() -> None:
-    """A session that has ended already is not awaited, nor after the next one."""
+    """wait() returns the end of a session that has already ended, and later the end of the next session."""
     with memory_client() as client:
         transport_of(client).end(CloseInfo(code=1000, initiator="server"))
         for _ in range(2):
@@ -74,7 +74,7 @@ def test_without_a_session() -> None:
 
 
 def test_a_limit() -> None:
-    """The session goes on."""
+    """After the limit of wait(), the session continues."""
     with memory_client() as client:
         for timeout in (0, 0.05):
             with pytest.raises(RequestTimeoutError, match=f"has not ended within {timeout} s"):
@@ -83,7 +83,7 @@ def test_a_limit() -> None:
 
 
 def test_manual_mode_delivers_events_during_wait() -> None:
-    """In manual mode, wait() delivers events meanwhile."""
+    """In manual mode, wait() delivers events."""
     heard: list[object] = []
     client = memory_client(events="manual")
     client.on("server_message", heard.append)
@@ -116,12 +116,12 @@ def test_inside_a_handler() -> None:
 
 
 def has_reconnected(client: RTVIClient, count: int) -> bool:
-    """Tell whether `count` sessions were replaced."""
+    """Return whether `count` sessions were replaced."""
     return client.stats().reconnects == count
 
 
 def test_a_session_that_is_replaced() -> None:
-    """The call goes on in each session that follows."""
+    """wait() keeps waiting in each session that follows."""
     client = memory_client(reconnect=QUICK)
     client.connect()
     wait = waiting(client, timeout=GUARD)
@@ -169,7 +169,7 @@ def test_a_client_that_disconnects_between_two_sessions() -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="a process cannot send itself SIGINT there")
 def test_ctrl_c_interrupts_wait() -> None:
-    """Ctrl-C interrupts wait(), and the session goes on."""
+    """Ctrl-C interrupts wait(), and the session continues."""
     with memory_client() as client:
         timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()

@@ -57,7 +57,7 @@ def client_of(bot: EmbeddedBot, transport_class: Any = WebSocketTransport, **opt
 
 @over_each_transport
 def test_a_turn(bot: EmbeddedBot, transport_class: Any) -> None:
-    """Speech goes in by the source, and what the bot says comes out at the sink, bit by bit the same."""
+    """The source's speech reaches the bot, and the bot's speech reaches the sink, bit by bit the same."""
     speech = ToneSource(440, duration=0.5, sample_rate_hz=16000)
     sink = BytesSink()
     with client_of(bot, transport_class, mic=speech, speaker=sink) as client:
@@ -70,7 +70,7 @@ def test_a_turn(bot: EmbeddedBot, transport_class: Any) -> None:
 
 @over_each_transport
 def test_sources_start_from_their_beginning_in_each_session(bot: EmbeddedBot, transport_class: Any) -> None:
-    """Each `connect()` plays the source from its beginning, and only once the bot is ready."""
+    """Each `connect()` plays the source from its start, and only once the bot is ready."""
     pcm = bytes(range(1, 251)) * 64  # 1 s at 8 kHz, nothing of it silence
     source = BytesSource(pcm, 8000)
     client = client_of(bot, transport_class, mic=source)
@@ -84,7 +84,7 @@ def test_sources_start_from_their_beginning_in_each_session(bot: EmbeddedBot, tr
 
 @over_each_transport
 def test_tracks(bot: EmbeddedBot, transport_class: Any) -> None:
-    """`tracks()` is empty outside of a session; inside it, what is sent can be read, and reading ends with it."""
+    """`tracks()` is empty outside of a session; inside it, the audio being sent can be read until the session ends."""
     client = client_of(bot, transport_class, mic=ToneSource(440, duration=5.0, sample_rate_hz=16000))
     assert client.tracks().local.audio is None
     with client:
@@ -141,7 +141,7 @@ def test_mute_while_connecting(bot: EmbeddedBot) -> None:
 
 
 def test_twenty_sessions_with_audio_of_the_applications_own(bot: EmbeddedBot) -> None:
-    """Callbacks for what the bots say, and pushes of what is said to them, need no thread for each session."""
+    """Callbacks for the bots' audio, and pushes of the users' audio, need no thread for each session."""
     heard, voices = [bytearray() for _ in range(20)], [PushSource(16_000) for _ in range(20)]
     clients = [
         client_of(bot, mic=voice, speaker=CallbackSink(lambda pcm, _, into=into: into.extend(pcm)))  # type: ignore[misc]
@@ -160,7 +160,7 @@ def test_twenty_sessions_with_audio_of_the_applications_own(bot: EmbeddedBot) ->
 
 
 def test_no_devices(bot: EmbeddedBot, caplog: pytest.LogCaptureFixture) -> None:
-    """Without devices and sources a session goes on without sound: one warning, one `device_error`."""
+    """Without devices and sources a session continues without sound: one warning, one `device_error`."""
     client = RTVIClient(transport=WebSocketTransport(bot.ws_url), connect_timeout=GUARD)
     errors: list[Any] = []
     client.on("device_error", errors.append)
@@ -284,7 +284,7 @@ class SlowSink:
         self.taken.append(pcm)
 
     def drop(self) -> None:
-        """Do nothing: no interruption comes."""
+        """Do nothing: no interruption arrives."""
 
     def close(self) -> None:
         self.closed += 1
@@ -308,8 +308,9 @@ def test_a_slow_sink_gets_all(bot: EmbeddedBot) -> None:
 
 
 def test_what_a_slow_sink_cannot_take_in_time(bot: EmbeddedBot) -> None:
-    """At the limit of `disconnect()` the rest is dropped and counted; the event comes before `disconnected`, by every
-    door, and the sink is closed all the same."""
+    """At the limit of `disconnect()` the rest is dropped and counted; the event precedes `disconnected`, by every door,
+    and the sink is closed.
+    """
     sink = SlowSink()
     by_callback: list[Any] = []
     by_signal: list[Any] = []

@@ -109,7 +109,7 @@ def test_a_camera_that_is_not_there(cameras):
 
 
 def test_a_machine_without_cameras(monkeypatch):
-    """With the camera on the session begins nevertheless, and `device_error` is published."""
+    """With the camera on, the session still starts, and `device_error` is published."""
 
     def open_camera(device_id, **hints):
         raise DeviceError("There is no camera", devices=("cam",), type="not-found")
@@ -153,7 +153,7 @@ def test_other_wishes_for_the_camera_that_is_on(cameras):
 
 
 def test_a_camera_that_another_client_uses(cameras):
-    """The camera in use is neither closed nor opened again."""
+    """The camera in use is not closed or opened again."""
     shared, own = CameraSource(backend=FakeCameras(running=True)), FakeCameras(running=True)
     with (
         client(Screening(), enable_cam=True, cam=shared),
@@ -200,7 +200,7 @@ def test_a_hung_camera_and_the_next_session():
 
 
 def test_a_film_in_place_of_a_camera(tmp_path):
-    """The bot receives the pictures of the file; the next session begins with the first one."""
+    """The bot receives the pictures of the file; the next session starts with the first one."""
     film = FileVideoSource(write_film(tmp_path / "film.avi", 5), fps=60)
     transport = Screening()
     user = client(transport, enable_cam=True, cam=film)

@@ -1,4 +1,4 @@
-"""A transport that carries no messages, as by telephone: what would send one raises, and the session goes on."""
+"""A transport that carries no messages, as by telephone: sending one raises, and the session continues."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SENDS: dict[str, Callable[[RTVIClient, Path], object]] = {
 
 @pytest.mark.parametrize("send", SENDS.values(), ids=SENDS)
 def test_what_would_send(send: Callable[[RTVIClient, Path], object], tmp_path: Path) -> None:
-    """A call that would send a message raises before, and says what to do; no turn is left, and the session goes on."""
+    """A call that would send a message raises first, with advice; it leaves no turn, and the session continues."""
     transport = EarTransport()
     with ear_client(transport) as client:
         client.turns()

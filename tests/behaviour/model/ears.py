@@ -1,4 +1,4 @@
-"""What a client's handlers hear, and what some of them do."""
+"""The events that a client's handlers receive, and the actions of some handlers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.threads import reads
 
 
 class ClumsyError(Exception):
-    """What a handler raises."""
+    """The exception of a handler."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -21,13 +21,13 @@ class Heard:
     """One event at the receiver of signals.
 
     Attributes:
-        event: as it was delivered; weakly, because one that brings an error may, by its traceback, keep the client.
-        type, received_at: of the event.
-        state: which the event tells.
-        from_bot: the event came with a message of the bot.
-        thread: that called the receiver.
-        allowed: False: that thread was not to call handlers then.
-        done: the receiver has returned.
+        event: The delivered event; a weak reference, because the traceback of an error may keep the client.
+        type, received_at: Fields of the event.
+        state: State in the event.
+        from_bot: True if the event has a message of the bot.
+        thread: Thread that called the receiver.
+        allowed: False if that thread must not call handlers then.
+        done: True if the receiver has returned.
     """
 
     event: weakref.ref[Event]
@@ -44,11 +44,11 @@ class Ears:
     """Receives every event of one client, through both doors. It must not refer to the client.
 
     Attributes:
-        manual: the client's events are delivered inside its calls only.
-        heard: at the receiver of signals, in order.
-        by_handlers: types of what the handlers have heard, in order.
-        together: how often two receivers ran at once.
-        raised: how often a handler has raised.
+        manual: True if the client's events are delivered inside its calls only.
+        heard: Events at the receiver of signals, in order.
+        by_handlers: Types of the events at the handlers, in order.
+        together: Number of times that two receivers ran at once.
+        raised: Number of exceptions of handlers.
     """
 
     def __init__(self, client: RTVIClient, *, manual: bool) -> None:
@@ -129,7 +129,7 @@ class Ears:
                 self._running -= 1
 
     def sequence(self) -> list[Heard]:
-        """Return the events so far, without those about handlers, which may come between others."""
+        """Return the events so far, without those about handlers, which may arrive between others."""
         return [one for one in self.heard.copy() if one.type is not RTVIEvent.HANDLER_ERROR]
 
     def states(self) -> list[TransportState]:

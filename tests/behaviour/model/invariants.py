@@ -1,4 +1,4 @@
-"""What must hold whatever is called: sentences of docs/background/threads.md, each with the function that checks it."""
+"""Invariants under any calls: sentences of docs/background/threads.md, each with the function that checks it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAMED: Final = tuple(error for error in vars(errors).values() if isinstance(erro
 
 _S = TransportState
 _ENDS: Final = {_S.DISCONNECTING, _S.DISCONNECTED, _S.ERROR}
-#: Written down separately, and not taken from the package, which uses its own table to refuse what is not in it.
+#: Written down separately, not taken from the package, whose own table refuses all other transitions.
 AFTER: Final = {
     _S.DISCONNECTED: {_S.INITIALIZING, _S.AUTHENTICATING},
     _S.INITIALIZING: {_S.INITIALIZED, *_ENDS},
@@ -78,7 +78,7 @@ def no_waiting_inside_a_handler(call: Call) -> None:
     at once.
     """
     if call.inside and call.operation.waits:
-        # The session may be over already: then nothing is waited for.
+        # If the session has ended already, the call does not wait.
         ended = call.error is None and call.handed_out == 0
         assert ended or call.error in (errors.WouldDeadlockError, errors.DisconnectedError), call
         assert call.took < GRACE

@@ -1,4 +1,4 @@
-"""The state machine: what may happen, in any order, and what is checked after each step."""
+"""The state machine: the possible steps, in any order, and the checks after each step."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _CLIENT: Final = st.integers(0, CLIENTS - 1)
 
 
 def _strike(*where: str) -> st.SearchStrategy[tuple[faults.ConnectionFault, faults.Direction | None, str, int]]:
-    """Draw what happens in which direction to what, after how many bytes."""
+    """Draw a fault: its kind, its direction, its target, and after how many bytes."""
     return st.tuples(
         st.sampled_from(_FAULTS),
         st.sampled_from((*DIRECTIONS, None)),
@@ -58,7 +58,7 @@ class ClientMachine(RuleBasedStateMachine):
 
     @initialize(manual=st.booleans(), secure=st.sampled_from((False, False, True)), reconnect=st.booleans())
     def begin(self, manual: bool, secure: bool, reconnect: bool) -> None:
-        """Begin with a bot and two clients."""
+        """Start with a bot and two clients."""
         self.world = World(Options(manual=manual, secure=secure, reconnect=reconnect))
         self.checked = 0
         TALLY["example", ""] += 1
@@ -67,7 +67,7 @@ class ClientMachine(RuleBasedStateMachine):
 
     @rule(number=_CLIENT, name=st.sampled_from([*OPERATIONS]))
     def alone(self, number: int, name: str) -> None:
-        """Make one call, of which it is known what must come of it when nothing else goes on."""
+        """Make one call, whose outcome is known because nothing else runs."""
         party = self.world.parties[number]
         live, sure = party.live, self.world.calm and party.ears.at_rest and not party.closed
         made = next(made for made in self.world.together([(0, number, name)]) if not made.inside)
@@ -93,7 +93,7 @@ class ClientMachine(RuleBasedStateMachine):
         strikes: list[tuple[faults.ConnectionFault, faults.Direction | None, str, int]],
         calls: list[tuple[int, int, str]],
     ) -> None:
-        """Make calls while at least one client has a session to begin with; meanwhile things may happen to its line."""
+        """Make calls while at least one client has a session at the start; its line may fail during them."""
         if self._connect(number):
             self.alone(number, "request(echo)")
         for strike in strikes:

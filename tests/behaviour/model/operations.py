@@ -1,4 +1,4 @@
-"""What may be called on a client, within which time, and what it may raise."""
+"""The calls on a client, the time limit of each, and the errors that it may raise."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .ears import Ears
 
 CONNECT: Final = 0.4
 REQUEST: Final = 0.05
-#: Of a request whose answer must come, if nothing happens to the line.
+#: For a request that must be answered, if nothing happens to the line.
 AMPLE: Final = 3.0
 WAIT: Final = 0.01
 DISCONNECT: Final = 5.0
@@ -40,12 +40,12 @@ class Operation:
     """One call.
 
     Attributes:
-        act: does it; given the client and who listens to it.
-        limit: seconds that it may take.
-        errors: what it may raise.
-        lifecycle: it begins or ends a session.
-        delivers: in manual mode it calls handlers.
-        waits: for an event, which it cannot inside a handler.
+        act: Function that makes the call; its arguments are the client and its listener.
+        limit: Time limit, in seconds.
+        errors: Errors that it may raise.
+        lifecycle: True if it starts or ends a session.
+        delivers: True if it calls handlers in manual mode.
+        waits: True if it waits for an event, which it cannot inside a handler.
     """
 
     act: Callable[[RTVIClient, Ears], Any]

@@ -1,8 +1,9 @@
 """Random calls on random threads, against a real bot and a line with faults: docs/background/threads.md holds.
 
-The calls of a seed are the same each time; how the threads take turns is not, and that is what is looked for. A failure
-shows its steps: they, and the seed in the name of the test, are what to reproduce it with. `RTVI_MODEL_SHRINK=1` lets
-Hypothesis look for fewer steps that fail too, which takes minutes and finds only what fails almost always.
+The calls of a seed are the same each time. The order in which threads take turns is not, and the test looks for faults
+in it. A failure shows its steps: reproduce it with them and with the seed in the name of the test. With
+`RTVI_MODEL_SHRINK=1` Hypothesis looks for fewer steps that also fail, which takes minutes and finds only failures that
+almost always happen.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def by_the_table() -> Iterator[None]:
 
 @pytest.fixture
 def counted(show_table: Callable[..., None]) -> Iterator[None]:
-    """Tell in the summary of the test run what was done."""
+    """Print the counts of all steps in the summary of the test run."""
     before = TALLY.copy()
     yield
     show_table(tell, TALLY - before)
@@ -116,13 +117,13 @@ def test_it_holds_on_a_busy_machine_for_long(seed: int) -> None:
 
 
 def test_the_package_allows_no_other_states() -> None:
-    """What the package's own table allows is what the checks expect."""
+    """The package's own table allows exactly the transitions that the checks expect."""
     assert {state: set(after) for state, after in FOLLOWING.items()} == invariants.AFTER
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_each_check_quotes_the_contract(check: Callable[..., None]) -> None:
-    """What a check says that it holds is a sentence, or a part of one, of docs/background/threads.md."""
+    """The sentence of each check is a sentence, or a part of one, of docs/background/threads.md."""
     contract = re.sub(r"[\s*]+", " ", CONTRACT.read_text(encoding="utf-8"))
     quoted = re.sub(r"[\s*]+", " ", check.__doc__ or "").strip()
     assert quoted

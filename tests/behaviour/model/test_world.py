@@ -1,4 +1,4 @@
-"""What the model test relies on at its end."""
+"""The parts of the world that the model test relies on at its end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .world import Call, Options, World
 
 
 def test_the_end_of_a_client_whose_handler_is_about_to_connect(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The session that a handler begins after the first disconnect() is ended too."""
+    """A session that a handler starts after the first disconnect() is ended too."""
     world = World(Options(manual=False, secure=False, reconnect=False))
     entered, returned = threading.Event(), threading.Event()
 

@@ -1,4 +1,4 @@
-"""Two clients, a bot, and a line with faults between them: what the model test acts on."""
+"""Two clients, a bot, and a line with faults between them: the world of the model test."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .ears import Ears
 from .operations import CONNECT, OPERATIONS, REQUEST, Operation
 
 CLIENTS: Final = 2
-#: What a busy machine may add to a limit, in seconds.
+#: Time that a busy machine may add to a limit, in seconds.
 GRACE: Final = 5.0
 _FLOOD: Final = 50
 _PING_INTERVAL: Final = 0.3
@@ -36,7 +36,7 @@ _RECONNECT: Final = ReconnectPolicy(max_attempts=2, initial_delay=0.02, stable_a
 _SOON: Final = 3.0
 
 
-#: What all examples of this process have done: kind ("operation", "error", "fault", "example") and name, how often.
+#: Counts over all examples of this process, by kind ("operation", "error", "fault", "example") and name.
 TALLY: Final[Counter[tuple[str, str]]] = Counter()
 
 
@@ -46,7 +46,7 @@ def operations_so_far() -> int:
 
 
 def tell(tally: Counter[tuple[str, str]]) -> list[str]:
-    """Tell how much was done, and how it ended."""
+    """Print the counts of all steps, and how they ended."""
     total: Counter[str] = Counter()
     for (kind, _), number in tally.items():
         total[kind] += number
@@ -58,13 +58,13 @@ def tell(tally: Counter[tuple[str, str]]) -> list[str]:
 
 @attrs.define(eq=False)
 class Call:
-    """One call of an operation, and what came of it.
+    """One call of an operation, and its outcome.
 
     Attributes:
-        inside: it was made in a handler.
-        error, text: class and words of what it raised; not the error itself, whose traceback keeps the client.
-        handed_out: how many events.
-        unfinished: types of the events before the last of those whose handlers had not returned by then.
+        inside: True if it was made in a handler.
+        error, text: Class and words of its error; not the error itself, whose traceback keeps the client.
+        handed_out: Number of events.
+        unfinished: Types of the events before the last of those whose handlers had not returned by then.
     """
 
     client: int
@@ -90,11 +90,11 @@ class Options:
 
 @attrs.define(eq=False)
 class Party:
-    """A client, and what is known about it.
+    """A client, and the test's knowledge about it.
 
     Attributes:
-        live: True: it has a session; False: it has none; None: only it knows.
-        closed: for good, or about to be.
+        live: True if it has a session; False if it has none; None if only the client knows.
+        closed: True if it is closed for good, or about to be.
     """
 
     client: RTVIClient
@@ -175,7 +175,7 @@ class World:
         return call
 
     def together(self, calls: Sequence[tuple[int, int, str]]) -> list[Call]:
-        """Make calls on several threads at once: (thread, client, operation); those of one thread one by one."""
+        """Make calls on several threads at once: (thread, client, operation); the calls of a thread run one by one."""
         before = len(self.calls)
         numbers = {number for _, number, _ in calls}
         settled = {number for number in numbers if self.parties[number].ears.at_rest}
@@ -195,7 +195,7 @@ class World:
             thread.join(max(0.0, limit - time.monotonic()))
         if any(thread.is_alive() for thread in threads):
             faulthandler.dump_traceback()
-            raise AssertionError(f"never came back: one of {calls}")
+            raise AssertionError(f"a call never returned: one of {calls}")
         made = self.calls[before:]
         for number in numbers:
             self._learn(number, [call for call in made if call.client == number], number in settled)
@@ -231,10 +231,10 @@ class World:
         elif call.name not in ("disconnect_bot", "start_bot") and call.error is None:
             party.live = True if self.calm else None
 
-    # -- what happens to them -----------------------------------------------------------------------------------------
+    # -- faults -------------------------------------------------------------------------------------------------------
 
     def strike(self, fault: ConnectionFault, way: Direction | None, where: str, after_bytes: int) -> None:
-        """Do harm to the newest session, or to connections to come."""
+        """Do harm to the newest session, or to future connections."""
         proxy = self.http if where == "requests to come" else self.ws
         line = proxy.connections[-1] if where == "the line" and proxy.connections else proxy
         self.injections.append(line.inject(fault, way, after_bytes=after_bytes))
@@ -306,7 +306,7 @@ class World:
                 at_rest = party.ears.at_rest
                 self.together([(0, number, "disconnect")])
                 if not at_rest:
-                    # A handler that was about to connect may have begun a session that this call did not know.
+                    # A handler that was about to connect may have started a session that this call did not know.
                     limit = time.monotonic() + GUARD
                     while not party.ears.at_rest and time.monotonic() < limit:
                         threading.Event().wait(0.01)

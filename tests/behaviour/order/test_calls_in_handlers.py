@@ -27,7 +27,7 @@ class TestCallsInsideHandlers:
     event raises."""
 
     def outcome(self, client: RTVIClient, call: Any) -> Any:
-        """Return what `call()` returns or raises inside a handler."""
+        """Return the result or the exception of `call()` inside a handler."""
         results: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
         def handler() -> None:
@@ -50,7 +50,7 @@ class TestCallsInsideHandlers:
         assert self.outcome(client, lambda: client.send_client_request("ping", 7)) == 7
 
     def test_request_over_websocket(self) -> None:
-        """A request in a handler is answered over a real connection, too, where the reply comes on the I/O thread."""
+        """A request in a handler is answered over a real connection too, where the reply arrives on the I/O thread."""
         from rtvi_sync import WebSocketTransport
         from rtvi_sync.media import NullSink, SilenceSource
         from rtvi_sync.testing import EmbeddedBot
@@ -72,7 +72,7 @@ class TestCallsInsideHandlers:
             assert answers.get(timeout=GUARD) == 8
 
     def test_waiting_for_a_later_event(self, client: RTVIClient) -> None:
-        """In a handler, waiting for a later event raises `WouldDeadlockError` at once, whatever the time-out."""
+        """In a handler, waiting for a later event raises `WouldDeadlockError` at once, for any time-out."""
         assert isinstance(self.outcome(client, lambda: client.wait_for("bot_ready")), WouldDeadlockError)
         assert isinstance(self.outcome(client, lambda: client.wait_for("bot_ready", timeout=GUARD)), WouldDeadlockError)
         assert isinstance(self.outcome(client, lambda: next(client.events())), WouldDeadlockError)
@@ -122,7 +122,7 @@ class TestCallsInsideHandlers:
             assert isinstance(asking.error(), DisconnectedError)
 
     def test_disconnect_and_connect(self, client: RTVIClient) -> None:
-        """A handler may end the session and begin a new one."""
+        """A handler may end the session and start a new one."""
 
         def again() -> Any:
             client.disconnect()

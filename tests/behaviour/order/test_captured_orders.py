@@ -1,4 +1,4 @@
-"""The embedded bot sends what real bots of its generation sent in the captured sessions, in their order."""
+"""The embedded bot sends the messages of real bots of its generation in the captured sessions, in their order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VERSIONS = {"1.14.0": "2.2.0", "1.5.0": "2.0.0", "0.0.108": "1.2.0", "0.0.73": "
 ALL = tuple(VERSIONS)
 NEW, NOT_0_3 = ALL[:2], ALL[:3]
 
-# Written at another pace, or told by the pipeline alone.
+# Written at another pace, or reported by the pipeline alone.
 _LEFT_OUT = ("metrics", "bot-llm-text", "bot-transcription", "config", "action-response", "bot-ready")
 _QUESTIONS = ("send-text", "action")
 _CALL: dict[str, Any] = {"call": ("get_weather", {"city": "Oslo"})}
@@ -31,7 +31,7 @@ _REPLIES = {"hello": "You said: hello bot.", "stop": "You said: Stop."}
 
 
 def types(message: dict[str, Any]) -> str:
-    """Return the type of a message, and of a `bot-output` what it says of the speech."""
+    """Return the type of a message, and for a `bot-output` its report on the speech."""
     data = message.get("data") or {}
     if message["type"] != "bot-output":
         return str(message["type"])
@@ -39,7 +39,7 @@ def types(message: dict[str, Any]) -> str:
 
 
 def captured(case: Case, version: str) -> list[str]:
-    """Return what a real bot sent: from the client's last message on, or what it said unasked."""
+    """Return the messages of a real bot: those after the client's last message, or its unasked ones."""
     rows = rows_of(LOGS / version / f"{case.scenario}.jsonl")
     asked = [number for number, row in enumerate(rows) if row[1] == "out" and row[2]["type"] in _QUESTIONS]
     part = rows[: asked[0]] if case.unasked else rows[asked[-1] if asked else 0 :]
@@ -47,13 +47,13 @@ def captured(case: Case, version: str) -> list[str]:
 
 
 def order_of(messages: list[dict[str, Any]], case: Case) -> list[str]:
-    """Return the types of messages, without what the case leaves out."""
+    """Return the types of messages, without the types that the case leaves out."""
     named = [types(each) for each in messages if each["type"] not in _LEFT_OUT and not (case.stale and is_stale(each))]
     return named[named.index(case.after) :] if case.after in named else named
 
 
 def is_stale(message: dict[str, Any]) -> bool:
-    """Tell whether a message is about the words of the story that was interrupted."""
+    """Return whether a message is about the words of the interrupted story."""
     return message["type"] in ("bot-output", "bot-tts-text") and message["data"]["text"] in STORY
 
 
@@ -111,13 +111,13 @@ class Case:
     """A scenario of the captures, as the embedded bot plays it.
 
     Attributes:
-        scenario: its name.
-        does: what the user does.
-        bot: options of the bot.
-        versions: of Pipecat.
-        after: type of the message from which on the orders are compared; None: from what the user sent last.
-        stale: True: words of the interrupted reply, which real bots send at times, are left out.
-        unasked: True: what the bot says before the user does is compared.
+        scenario: Its name.
+        does: Actions of the user.
+        bot: Options of the bot.
+        versions: Versions of Pipecat.
+        after: Type of the message from which on the orders are compared; None: from the user's last message.
+        stale: True to leave out words of the interrupted reply, which real bots send at times.
+        unasked: True to compare the messages that the bot sends before the user acts.
     """
 
     scenario: str

@@ -1,4 +1,4 @@
-"""Turns over a transport that carries no messages: their words are what `transcribe` makes of the audio, or unknown."""
+"""Turns over a transport that carries no messages: their words are the result of `transcribe`, or unknown."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def texts_of(turn: Turn) -> tuple[str | None, ...]:
 
 
 def test_no_one_knows_the_words() -> None:
-    """The texts are None; everything that is heard is there."""
+    """The texts are None; all audio is there."""
     with ear_client() as client:
         turn = client.ask(QUESTION, GUARD)
         assert client.turns() == (turn,)
@@ -43,7 +43,7 @@ def test_no_one_knows_the_words() -> None:
 
 @pytest.mark.parametrize("events", ["thread", "manual"])
 def test_a_transcript(events: Any) -> None:
-    """The words of the bot are what the function returns, for ask(), for listen(), for handlers and for turns()."""
+    """The function's result is the bot's words, for ask(), for listen(), for handlers and for turns()."""
     ended: list[Turn] = []
     transport = EarTransport(seconds_said, answers=(0.3, 0.5), greeting=0.1)
     with ear_client(transport, events=events) as client:
@@ -80,7 +80,7 @@ def test_nothing_is_transcribed_for_no_one() -> None:
 
 
 def test_where_it_runs() -> None:
-    """The function blocks neither events nor messages; its turn is in progress until it returns."""
+    """The function does not block events or messages; its turn is in progress until it returns."""
     entered, go = threading.Event(), threading.Event()
     threads: list[threading.Thread] = []
 
@@ -107,7 +107,7 @@ def test_where_it_runs() -> None:
 
 
 def test_ask_does_not_wait_for_it_longer_than_its_limit(caplog: pytest.LogCaptureFixture) -> None:
-    """ask() raises in time, and names what it waits for. The session ends without the words."""
+    """ask() raises in time, and names the part it waits for. The session ends without the words."""
     go = threading.Event()
     transport = EarTransport(lambda *_: str(go.wait(GUARD)))
     with ear_client(transport) as client:
@@ -141,7 +141,7 @@ def test_a_function_that_fails(transcribe: Callable[..., Any], logged: str, capl
 
 
 def test_a_bot_that_hangs_up_after_its_answer() -> None:
-    """The answer has its words, and the end comes after it."""
+    """The answer has its words, and the end follows it."""
     order: list[str] = []
 
     class HangsUp(EarTransport):
@@ -211,7 +211,7 @@ def test_text_of_any_length_is_cut() -> None:
     ids=str,
 )
 def test_what_is_not_judged(demand: dict[str, Any]) -> None:
-    """What cannot be known is never met: neither that words and calls came, nor that they did not."""
+    """An expectation about unknown data is never met, whether it asks for words and calls or for their absence."""
     with ear_client() as client:
         turn = client.ask(QUESTION, GUARD).expect(voice_to_voice=GUARD, first_audio=GUARD)
         with pytest.raises(ExpectationError, match="not known over this transport") as failed:
@@ -232,7 +232,7 @@ def test_a_transcript_is_judged() -> None:
 
 
 def test_what_is_not_judged_in_time() -> None:
-    """What is expected in time is judged in the same way; a turn is expected as over any transport."""
+    """Expectations with a time limit follow the same rule; a turn is expected as over any transport."""
     with ear_client(EarTransport(seconds_said)) as client, client.expect(within=GUARD) as expect:
         with pytest.raises(ExpectationError, match="words are not known over this transport") as failed:
             expect.text("x")
@@ -249,7 +249,7 @@ def test_what_is_not_judged_in_time() -> None:
 
 @pytest.mark.parametrize("transcribe", [None, seconds_said], ids=["unknown", "transcribed"])
 def test_a_recording(transcribe: Callable[[bytes, int], str] | None, tmp_path: Path) -> None:
-    """What is read has the same turns: their words, or none."""
+    """A recording has the same turns: with their words, or without."""
     transport = EarTransport(transcribe, answers=(0.3, 0.5), greeting=0.1)
     client = ear_client(transport)
     with client.record(tmp_path / "a", report=True), client:

@@ -1,4 +1,4 @@
-"""Messages that a transport hands over together: what follows from them keeps their order, and all of it is queued."""
+"""Messages that a transport hands over together: their events keep their order, and all of them are queued."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.threads import InThread
 
 @pytest.fixture
 def connected() -> Iterator[tuple[RTVIClient, list[Any]]]:
-    """Yield a connected client, whose events stay queued until the test asks for them, and what was heard of them."""
+    """Yield a connected client, whose events stay queued until the test asks for them, and the list of its events."""
     client = memory_client(events="manual")
     heard: list[Any] = []
     client.on("server_message", heard.append)
@@ -66,7 +66,7 @@ def test_an_answer_among_events() -> None:
 
 @pytest.mark.parametrize("type_", ["llm-function-call-in-progress", "llm-function-call"])
 def test_a_function_call_among_events(connected: tuple[RTVIClient, list[Any]], type_: str) -> None:
-    """A function that the bot calls runs after the handlers of the messages before, and before those of the next."""
+    """A function that the bot calls runs after the handlers for earlier messages, and before those for later ones."""
     client, heard = connected
     client.on(RTVIEvent(type_), lambda: heard.append("announced"))
     client.register_function_call_handler("tool", lambda call: heard.append("called"))
@@ -77,7 +77,7 @@ def test_a_function_call_among_events(connected: tuple[RTVIClient, list[Any]], t
 
 
 def test_the_bytes_of_all_are_counted(connected: tuple[RTVIClient, list[Any]]) -> None:
-    """Each event holds what its own message does, until it is delivered."""
+    """Each event holds the bytes of its own message, until it is delivered."""
     client, heard = connected
     texts = [text_of(data) for data in ("small", list(range(1000)), "small too")]
     alone = []
@@ -108,7 +108,7 @@ def test_what_breaks_the_protocol_and_nobody_listens_to(connected: tuple[RTVICli
 
 
 def test_a_transport_that_fails_among_messages(connected: tuple[RTVIClient, list[Any]]) -> None:
-    """What it has handed over before is queued all the same."""
+    """Messages that a transport delivered before its failure are still queued."""
     client, heard = connected
 
     def messages() -> Iterator[RTVIMessage]:
@@ -123,7 +123,7 @@ def test_a_transport_that_fails_among_messages(connected: tuple[RTVIClient, list
 
 
 def test_each_has_a_time_of_its_own() -> None:
-    """Of events that came together each was received after the one before."""
+    """Of events that arrive together, each has a later time than the one before."""
     with memory_client() as client, client.events("server-message", timeout=GUARD) as events:
         give(client, *map(text_of, range(5)))
         times = [next(events).received_at for _ in range(5)]

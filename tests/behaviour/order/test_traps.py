@@ -1,4 +1,4 @@
-"""What misleads in the messages of real bots: `ask()` is right where the obvious rules are shown to be wrong."""
+"""Misleading messages of real bots: `ask()` is right where the obvious rules fail."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EVENTS = (
 
 @contextmanager
 def talk(**options: Any) -> Iterator[tuple[RTVIClient, Told, EmbeddedBot]]:
-    """Yield a client of a bot, and what the bot tells it."""
+    """Yield a client of a bot, and the bot's events."""
     told: Told = []
 
     def note(name: str) -> Callable[..., None]:
@@ -44,7 +44,7 @@ def talk(**options: Any) -> Iterator[tuple[RTVIClient, Told, EmbeddedBot]]:
 
 
 def after(told: Told, name: str, count: int = 1) -> Told:
-    """Return what was told after the nth event of a name."""
+    """Return the events after the nth event of a name."""
     places = [place for place, (each, _) in enumerate(told) if each == name]
     return told[places[count - 1] + 1 :]
 
@@ -58,7 +58,7 @@ def until(told: Told, name: str, text: str = "bot_llm_text") -> str:
 
 @pytest.mark.parametrize("version", ["1.2.0", "2.0.0", "2.2.0"])
 def test_a_filler_is_not_the_answer(version: str) -> None:
-    """A turn with a filler ends neither with the model's first run nor with its first speech."""
+    """A turn with a filler does not end with the model's first run or first speech."""
     with talk(version=version) as (client, told, _):
         turn = client.ask("With a filler", GUARD)
         turn.expect(calls={"get_weather": {"city": "Oslo"}})
@@ -82,7 +82,7 @@ def test_the_run_after_a_function_is_spoken(version: str) -> None:
 
 
 def test_the_model_that_stops_twice() -> None:
-    """With RTVI 1.2 the nth end of a run is not that of the nth answer."""
+    """With RTVI 1.2 the nth end of a run does not belong to the nth answer."""
     with talk(version="1.2.0") as (client, told, _):
         texts = [client.ask(text, GUARD).bot_text for text in ("One", "Two", "Three")]
 
@@ -109,7 +109,7 @@ def test_a_word_of_the_answer_that_was_interrupted(version: str) -> None:
 
 
 def test_the_end_of_the_speech_that_was_interrupted() -> None:
-    """With RTVI 1.2 it comes when the next answer has begun, and does not end that."""
+    """With RTVI 1.2 the end arrives when the next answer has started, and does not end that answer."""
     with talk(version="1.2.0") as (client, told, _):
         pending = client.barge_in("Stop", after="bot-tts-text", delay=0.3)
         client.ask("A story", GUARD)
@@ -141,7 +141,7 @@ def test_a_greeting() -> None:
 
 @pytest.mark.parametrize("version", ["0.3.0", "1.2.0", "2.2.0"])
 def test_what_is_spoken_is_not_what_is_written(version: str) -> None:
-    """Marks are not spoken; the answer is complete all the same."""
+    """Marks are not spoken; the answer still counts as complete."""
     with talk(version=version, replies=Reply("**Two** things: `this`.", say="Two things: this.")) as (client, _, _):
         turn = client.ask("Hello", GUARD)
 
@@ -168,7 +168,7 @@ def test_a_function_of_the_client_is_called_once(version: str) -> None:
 
 @pytest.mark.parametrize("code", [1001, 1011, 1012])
 def test_a_server_that_fails_in_the_last_word(code: int) -> None:
-    """A word is told as it begins, so all of a short answer was told; the user has not heard it."""
+    """A word is reported as its speech starts, so a short answer is reported completely; the user has not heard it."""
     with talk(replies="Noon.") as (client, _, bot):
         session = bot.wait_for_session()
 
@@ -186,8 +186,9 @@ def test_a_server_that_fails_in_the_last_word(code: int) -> None:
 @pytest.mark.parametrize("version", ["1.1.0", "1.2.0", "2.2.0"])
 @pytest.mark.parametrize("level", ["disabled", "none", "name", "arguments", "full"])
 def test_a_function_of_the_client_needs_its_report(version: str, level: Any) -> None:
-    """From RTVI 1.2 on the client knows of a call by its report alone: without a name it calls nothing, without
-    arguments with none. Bots before ask the client, whatever they report."""
+    """From RTVI 1.2 on the client knows of a call only from its report: without a name it calls nothing, without
+    arguments it passes none. Earlier bots ask the client, with or without a report.
+    """
     calls: list[Any] = []
     reply = Reply("Rain.", call=("look", {"at": "sky"}), report_level=level)
 
@@ -212,7 +213,9 @@ def test_a_function_of_the_client_needs_its_report(version: str, level: Any) -> 
 
 @pytest.mark.parametrize("version", ["0.3.0", "1.2.0", "2.2.0"])
 def test_bots_that_fail(version: str) -> None:
-    """An error in place of an answer, a reply that stalls, a bot that leaves: each is told apart, with the turn."""
+    """An error in place of an answer, a reply that stalls, and a bot that leaves each raise a distinct error, with the
+    turn.
+    """
     faults = [Fault("error", "error"), Fault("stall", "stall"), Fault("close", "close")]
     with talk(version=version, faults=faults) as (client, _, bot):
         with pytest.raises(BotError, match="The model failed"):

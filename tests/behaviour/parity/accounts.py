@@ -1,4 +1,4 @@
-"""What there is in JavaScript, and what becomes of it in Python.
+"""The names of the JavaScript packages, and their Python counterparts.
 
 `names/` has the public names of each JavaScript package, as `names_of.py` finds them, and those that its documentation
 uses without the package having them. `accounts.json` accounts for each name, by sections of
@@ -38,14 +38,14 @@ _SAME = {
 
 @attrs.frozen
 class Account:
-    """What becomes of one JavaScript name.
+    """The Python counterpart of a JavaScript name.
 
     Attributes:
-        section: where readers find it.
-        js: the name.
-        python: path below `rtvi_sync`, or None.
-        remark: what readers should know; without a Python name the reason.
-        group: what is accounted for together with it, itself included.
+        section: Section of the page that lists it.
+        js: The JavaScript name.
+        python: Path below `rtvi_sync`, or None.
+        remark: Remark for readers; without a Python name, the reason.
+        group: Names that are accounted for together, this one included.
     """
 
     section: str
@@ -112,10 +112,10 @@ def _read(path: Path) -> dict[str, str]:
 
 
 def resolve(path: str) -> object:
-    """Return what a path below `rtvi_sync` leads to: a class, a member, a parameter, ...
+    """Return the object at a path below `rtvi_sync`: a class, a member, a parameter, ...
 
     Raises:
-        LookupError: there is no such thing, or it is a method and the path says otherwise, or the other way round.
+        LookupError: No such object, or it is a method and the path says otherwise, or the other way round.
     """
     match = _PATH.fullmatch(path)
     if match is None:

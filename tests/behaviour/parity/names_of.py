@@ -8,7 +8,8 @@
     TransportState.'ready'          a value of a type that is a choice of strings
     Tracks.local.audio              a property of an object inside another one
 
-What is declared and not exported is listed too, since exported names lead to it. What is private or protected is not.
+Declarations that are not exported are listed too, since exported names lead to them. Private and protected ones are
+not.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ _NAMING = {
     "type_alias_declaration",
     "enum_declaration",
     "variable_declarator",
-    "public_field_definition",  # the grammar calls it so, whatever its modifier is
+    "public_field_definition",  # the grammar's name for it, with any modifier
     "property_signature",
     "enum_assignment",
 }
-# Names below these belong to a call, not to what is called.
+# Names below these belong to a call, not to the callable.
 _OF_CALLS = {"formal_parameters", "type_parameters", "function_type", "constructor_type"}
 
 
@@ -81,7 +82,7 @@ def _names_at(node: Node, owner: str) -> Iterator[tuple[str, str]]:
 
 
 def _is_choice(node: Node | None) -> bool:
-    """Tell whether this is a union right below a `type Name = "a" | "b" | "c"`; unions are nested to the left."""
+    """Return whether this is a union right below a `type Name = "a" | "b" | "c"`; unions are nested to the left."""
     if node is None or node.type != "union_type":
         return False
     return node.parent is not None and (node.parent.type == "type_alias_declaration" or _is_choice(node.parent))

@@ -25,7 +25,7 @@ _INTRODUCTION = Path(__file__).with_name("introduction.md")
 _HEAD = "| JavaScript | in | Python | remark |\n|---|---|---|---|"
 _TYPE_OF_EVENTS = "RTVIEvents."  # TypeScript's own list of them, with the same names
 _EVENTS = ("RTVIEvent.", "RTVIEventCallbacks.", _TYPE_OF_EVENTS)
-# The versions of JavaScript's client that have what a package has.
+# The versions of JavaScript's client with the names of a package.
 _VERSIONS = {
     "client-js-0.3.2": {"0.3"},
     "client-js-1.13.0": {"1.x"},
@@ -82,7 +82,7 @@ def _folded(rows: Sequence[_Row]) -> Iterator[_Row]:
     for row in rows:
         if row.python and not row.js[0].js.endswith("()"):
             fields.setdefault(row.js[0].owner, []).append(row)
-    shown = ("", "RTVIClient")  # what a client has is looked for by its name
+    shown = ("", "RTVIClient")  # readers look for a client's names without the class
     folded = {owner for owner, its in fields.items() if owner not in shown and all(map(_says_nothing_new, its))}
     for row in rows:
         if row.js[0].owner in folded and row in fields[row.js[0].owner]:
@@ -97,7 +97,7 @@ def _says_nothing_new(row: _Row) -> bool:
 
 
 def _line(row: _Row) -> str:
-    # The parts of what is in the same row need no name of their own.
+    # Parts of a name in the same row need no name of their own.
     names = {account.js for account in row.js}
     shown = [account.js for account in row.js if account.owner not in names]
     everywhere = _versions(*shown)

@@ -1,4 +1,4 @@
-"""Every public name of JavaScript's clients has a Python name, which is there, or a reason why it has none."""
+"""Every public name of JavaScript's clients has an existing Python name, or a reason for its absence."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ALL_NAMES = {name: value for names in PACKAGES.values() for name, value in names
 
 
 def tell_parity(counts: Counter[tuple[str, str]]) -> Iterable[str]:
-    """Yield the table of the test run: what became of the names of each package."""
+    """Yield the table of the test run: the counterparts of the names of each package."""
     columns = ("in Python", "no counterpart", "unaccounted")
     yield "{:22}{:>8}{:>11}{:>16}{:>13}".format("parity", "names", *columns)
     for package in sorted({package for package, _ in counts}):
@@ -45,7 +45,7 @@ def test_no_name_is_unaccounted_for(show_table: Callable[[Any, Counter[Any]], No
 
 
 def test_no_account_without_a_name() -> None:
-    """What is accounted for is there in JavaScript, and is accounted for once."""
+    """Each name of the accounts exists in JavaScript, and is accounted for once."""
     assert [account.js for account in ACCOUNTS if account.js not in ALL_NAMES] == []
     assert [js for js, times in Counter(account.js for account in ACCOUNTS).items() if times > 1] == []
 
@@ -104,7 +104,7 @@ def test_what_does_not_exist_is_found_out(path: str) -> None:
 
 
 def test_names_are_spelled_alike() -> None:
-    """A Python name is the JavaScript name in snake_case, unless a remark tells the reader what it is instead."""
+    """A Python name is the JavaScript name in snake_case, unless a remark tells the reader otherwise."""
     different = [
         f"{account.js}: {account.python}"
         for account in ACCOUNTS

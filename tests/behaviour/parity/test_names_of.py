@@ -45,7 +45,7 @@ export default Client
 
 
 def test_names() -> None:
-    """What is declared is listed, with the members, values and parts that are public; what belongs to calls is not."""
+    """Declarations are listed with their public members, values and parts, but without names that belong to calls."""
     assert lines_of(DECLARATIONS) == [
         "Hidden",
         "Hidden.make()",
@@ -83,6 +83,6 @@ def test_names() -> None:
 
 
 def test_other_text() -> None:
-    """What cannot be read is an error, not an empty list."""
+    """Unreadable text is an error, not an empty list."""
     with pytest.raises(ValueError, match="not TypeScript"):
         names_of("def names_of(text): ...")

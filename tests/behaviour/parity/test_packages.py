@@ -37,7 +37,7 @@ def fetched(package: str, folder: Path) -> Path:
 @pytest.mark.matrix
 @pytest.mark.parametrize("name", PACKAGES)
 def test_names_are_those_of_the_package(name: str, tmp_path: Path) -> None:
-    """What a published package declares is, name by name, what `names/` has."""
+    """`names/` has exactly the names that a published package declares."""
     with tarfile.open(fetched(PACKAGES[name], tmp_path)) as archive:
         path = next(path for path in archive.getnames() if path.endswith("index.d.ts"))
         member = archive.extractfile(path)

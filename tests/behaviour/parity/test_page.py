@@ -1,4 +1,4 @@
-"""The page for readers who come from JavaScript."""
+"""The page for readers who know JavaScript's client."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .page import PAGE, page
 
 
 def test_the_page_is_what_the_command_writes() -> None:
-    """`docs/reference/javascript.md` says what the accounts say."""
+    """`docs/reference/javascript.md` matches the accounts."""
     assert PAGE.read_text("utf-8") == page(), "run: python -m tests.behaviour.parity.page"
 
 

@@ -1,4 +1,4 @@
-"""A session whose process has no descriptor left: what needs none works, and the rest raises an error that says so."""
+"""A session whose process has no descriptor left: calls that need none work; the others raise an error that says so."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.slowness import GUARD
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the system has no limit that a process can set")
 
-# In a fresh process each: what one call imports, another one need not, and a warm process has imported all.
+# In a fresh process each: the imports of one call would spare another one its own, and a warm process has them all.
 SCRIPT = """
 import resource, sys
 
@@ -80,7 +80,7 @@ CALLS = "ask listen barge_in turns stats wait_until_ready send_client_request sw
 
 
 def call(name: str, **options: Any) -> str:
-    """Make a call in a session whose process has no descriptor left; return what it says of it."""
+    """Make a call in a session whose process has no descriptor left; return the process's report."""
     with EmbeddedBot(replies="Yes.", **options) as bot:
         code, out, err = run_python(SCRIPT, bot.ws_url, name, timeout=2 * GUARD, executable=sys.executable)
     assert (code, err) == (0, ""), err
@@ -89,19 +89,19 @@ def call(name: str, **options: Any) -> str:
 
 @pytest.mark.parametrize("name", some_of(CALLS.split(), "ask", "barge_in", "turns", "disconnect"))
 def test_what_needs_no_descriptor_works(name: str) -> None:
-    """What a session needs has been imported by `connect()`."""
+    """`connect()` has imported the modules that a session needs."""
     assert call(name) == "works"
 
 
 @pytest.mark.parametrize("name", some_of(["expect", "on", "events", "describe_actions"], "on"))
 def test_what_imports_the_payloads_of_further_messages(name: str) -> None:
-    """The error says what to do, and the session goes on."""
+    """The error gives advice, and the session continues."""
     says = call(name, version="1.0.0", actions={})
     assert re.fullmatch("RTVIError .* could not be imported: .* Close files and connections .*", says, re.DOTALL)
 
 
 def test_audio_that_a_library_is_to_convert() -> None:
-    """A library that is only needed for it is imported then, and the error says what to do."""
+    """Converting audio imports a library on first use; the error says how to fix it."""
     assert re.fullmatch("works|(DeviceError|MissingExtraError) .*", call("ask at another rate"), re.DOTALL)
 
 

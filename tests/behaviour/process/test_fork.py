@@ -25,7 +25,7 @@ from tests.support.slowness import GUARD, takes
 from tests.support.threads import InThread, holding
 from tests.support.waiting import until
 
-# Python warns of what these tests are about.
+# Python warns of forks with threads, which these tests need.
 pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 
 
@@ -40,7 +40,7 @@ class ClosedSource(SilenceSource):
 
 
 def refused(call: Callable[[], Any]) -> None:
-    """Check that `call()` raises `ForkedProcessError` at once, with a hint at what to do."""
+    """Check that `call()` raises `ForkedProcessError` at once, with advice."""
     with takes(0.1), pytest.raises(ForkedProcessError, match="child process"):
         call()
 
@@ -95,7 +95,7 @@ class TestLiveSession:
             assert client.state is TransportState.READY
 
     def test_the_parent_goes_on(self) -> None:
-        """Invariant "parent unharmed": whatever children do with the client, the parent's session talks on."""
+        """Invariant "parent unharmed": nothing that children do with the client disturbs the parent's session."""
         tone = ToneSource(440, duration=1.0, sample_rate_hz=16000)
         with EmbeddedBot() as bot, websocket_client(bot, mic=tone) as client:
             session = bot.wait_for_session()
@@ -275,7 +275,7 @@ class TestUnconnectedClient:
         stream.close()
 
     def test_grandchildren(self) -> None:
-        """A child that forks has children of its own."""
+        """A child can fork children, for which the same rules hold."""
         client = memory_client()
 
         def grandchild() -> None:
@@ -296,7 +296,7 @@ class TestLocks:
 
     @pytest.mark.parametrize("lock", ["manager", "queue"])
     def test_of_an_unconnected_client(self, lock: str) -> None:
-        """A client that was not connected works in the child all the same."""
+        """A client that was not connected works in the child."""
         client = memory_client()
         client._note = client.events("server_message", timeout=GUARD)  # type: ignore[attr-defined]
         client.on("server_message", lambda: None)

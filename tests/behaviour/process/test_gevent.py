@@ -28,7 +28,7 @@ SCRIPT = f"""{TICKING}
 
 
 def test_a_session_in_a_patched_process() -> None:
-    """Requests, events and audio work in greenlets, the others go on meanwhile, and nothing is left."""
+    """Requests, events and audio work in greenlets while other greenlets run, and nothing is left."""
     with EmbeddedBot(hangover=0.2) as bot, python(SCRIPT, bot.ws_url, executable=sys.executable) as process:
         out, err = rest_of(process)
 

@@ -56,7 +56,7 @@ class TestNothingIsLeft:
             assert count_descriptors() == before
 
     def test_fifty_sessions_over_websocket(self) -> None:
-        """Fifty sessions with HTTP, WebSocket and audio leave neither a thread nor a descriptor."""
+        """Fifty sessions with HTTP, WebSocket and audio leave no thread and no descriptor."""
         with EmbeddedBot() as bot:
             client = RTVIClient(
                 transport=WebSocketTransport(),
@@ -114,8 +114,9 @@ class TestNothingIsLeft:
             assert own_threads() == []
 
     def test_the_hub_is_shared_and_stays_for_a_while(self) -> None:
-        """Invariant "runtime": all sessions share one io thread; it is there for the next as long as one lives, and a
-        few seconds more."""
+        """Invariant "runtime": all sessions share one io thread, which lives as long as a session does, and a few
+        seconds more for the next one.
+        """
         first, second = memory_client(), memory_client()
         first.connect()
         second.connect()
@@ -154,7 +155,7 @@ class TestNothingIsLeft:
         assert thread_names() == []
 
     def test_a_session_without_media_starts_no_timer_thread(self) -> None:
-        """A transport that carries neither audio nor video has no device that the timer thread would look after."""
+        """A transport without audio and video has no device for the timer thread to watch."""
         end_idle_threads()
         with memory_client() as client:
             assert client.send_client_request("ping", 1) == 1

@@ -1,4 +1,4 @@
-"""A process whose clock a tool for tests has replaced: limits pass and voices are sent in real time all the same."""
+"""A process whose clock a tool for tests has replaced: limits still pass, and voices are sent in real time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.processes import run_python
 
-#: What replaces the clock, by the tool: statements that define the context manager `stopped()`.
+#: The replacement of the clock, by tool: statements that define the context manager `stopped()`.
 TOOLS = {
     "freezegun": "from freezegun import freeze_time\nstopped = lambda: freeze_time('2026-01-01')",
     "time-machine": "import time_machine\nstopped = lambda: time_machine.travel(0, tick=False)",

@@ -12,8 +12,8 @@ from tests.support import part_probes
 from tests.support.clients import websocket_client
 from tests.support.processes import run_python
 
-# Each call is made with room for no descriptor or thread more, for one more, and so on, until it succeeds. What could
-# serve a second call (threads without work, the selector of the io thread) is gone before each.
+# Each call is made with room for no further descriptor or thread, for one more, and so on, until it succeeds. Resources
+# of an earlier call (idle threads, the selector of the io thread) are removed before each.
 SCRIPT = """
 import gc, json, resource, sys, threading
 
@@ -102,9 +102,10 @@ DOCUMENTED = {
 
 @pytest.mark.parametrize(("what", "advice"), [("descriptors", "ulimit -n"), ("threads", "ulimit -u")])
 def test_each_call_says_what_is_missing(what: str, advice: str) -> None:
-    """`connect()`, `start_bot()`, `action()` and `init_devices()` raise an error of a documented kind, with what to do,
-    and never a bare `OSError` or one that has no public name; `disconnect()` never raises, and the client works when
-    there is room again."""
+    """`connect()`, `start_bot()`, `action()` and `init_devices()` raise an error of a documented kind, with advice, and
+    never a bare `OSError` or a class without a public name. `disconnect()` never raises, and the client works when
+    there is room again.
+    """
     with EmbeddedBot(version="1.0.0", actions={("tts", "say"): lambda: True}) as bot:
         code, out, err = run_python(SCRIPT, what, bot.base_url, bot.ws_url, timeout=100.0)
     assert code == 0, err
@@ -165,7 +166,7 @@ for client in clients:
 
 @pytest.mark.parametrize(("selector", "limit"), [("select", "select()"), ("epoll", "fs.epoll.max_user_watches")])
 def test_one_socket_too_many(selector: str, limit: str) -> None:
-    """The session that the selector has no room for is refused with the limit's name, and the others go on."""
+    """A session beyond the selector's room is refused with the limit's name, and the other sessions continue."""
     with EmbeddedBot() as bot:
         code, out, err = run_python(SELECTORS[selector] + ONE_TOO_MANY, bot.ws_url)
     assert (code, err) == (0, "")
@@ -177,7 +178,7 @@ def test_one_socket_too_many(selector: str, limit: str) -> None:
 
 
 def test_disconnect_after_start_bot(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`disconnect()` brings a client back to `disconnected` though the system has nothing to tell it with."""
+    """`disconnect()` brings a client back to `disconnected` even if no descriptor is left for its own work."""
 
     def none_left() -> Any:
         raise OSError(24, "Too many open files")

@@ -1,4 +1,4 @@
-"""What the tests of security share."""
+"""Fixtures of the tests of security."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A client in a process of its own, whose memory is measured: connects to the bot at argv[1] and listens to everything.
+"""A client in its own process, whose memory is measured: connects to the bot at argv[1] and listens to everything.
 
-For each `server-message` "mark" it prints the largest size that the process has had so far, in MB.
+For each `server-message` "mark" it prints the peak size of the process so far, in MB.
 """
 
 import logging
@@ -24,7 +24,7 @@ with client.events("server-message", timeout=120.0) as marks:
     frames = track.frames()
     for mark in marks:
         if mark.data == "mark":
-            # Not `ru_maxrss`, which begins with the size of the process that has started this one.
+            # Not `ru_maxrss`, which starts at the size of the parent process.
             (peak,) = re.findall(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
             sys.stdout.write(f"{int(peak) // 1024}\n")
             sys.stdout.flush()

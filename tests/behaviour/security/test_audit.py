@@ -1,4 +1,4 @@
-"""The look-up of known vulnerabilities in `run.py lint`: what it finds fails, and what it cannot find out it says."""
+"""The look-up of known vulnerabilities in `run.py lint`: it fails on findings, and names unaudited packages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.slowness import GUARD
 
 ROOT = Path(__file__).parents[3]
 
-# In the place of pip-audit: answers for each service what the test says.
+# A stand-in for pip-audit that gives the test's answer for each service.
 STAND_IN = """
 import json, os, sys
 answers = json.loads(os.environ["ANSWERS"])
@@ -130,7 +130,7 @@ def test_the_real_thing_is_understood() -> None:
 def test_lint_looks_for_weak_spots(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], required: bool
 ) -> None:
-    """`run.py lint` runs bandit and the audit with all else, each of them always, and names at the end what failed."""
+    """`run.py lint` always runs bandit and the audit with all other checks, and names the failed ones at the end."""
     commands: list[list[str]] = []
 
     def show(command: list[Any], *_: object, **__: str) -> int:
@@ -150,7 +150,7 @@ def test_lint_looks_for_weak_spots(
 
 
 def test_bandit_finds_something(tmp_path: Path) -> None:
-    """With the project's own settings, bandit still fails for what is dangerous."""
+    """With the project's own settings, bandit still fails for dangerous code."""
     pytest.importorskip("bandit", reason="`run.py lint` installs it")
     bad = tmp_path / "bad.py"
     bad.write_text("import subprocess\nsubprocess.run(input(), shell=True)\n")

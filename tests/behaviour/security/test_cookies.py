@@ -58,7 +58,7 @@ def test_they_go_with_the_handshake_of_that_attempt(bot: EmbeddedBot, transport:
     ],
 )
 def test_cookies_that_are_for_another_request(bot: EmbeddedBot, header: str) -> None:
-    """Path, Domain, Secure and the end of their life are obeyed; what is no cookie does no harm."""
+    """Path, Domain, Secure and the expiry of cookies are obeyed; malformed cookies do no harm."""
     with Front(bot.ws_url, ANSWER, f"Set-Cookie: {header}", "Set-Cookie: b=2; Path=/bots; Domain=127.0.0.1") as front:
         connect(f"http://127.0.0.1:{front.port}/start", transport="websocket", **OPTIONS).close()
     assert [cookie for head in front.handshakes for each in cookies(head) for cookie in each.split("; ")] in (
@@ -90,7 +90,7 @@ def test_cookies_that_need_tls(bot: EmbeddedBot) -> None:
 
 
 def test_a_cookie_of_the_application_s_own(bot: EmbeddedBot) -> None:
-    """What it gives to the transport is sent as well, and takes precedence over one of that name."""
+    """An application's cookie in the transport's headers is sent too, and takes precedence over one of that name."""
     with Front(bot.ws_url, ANSWER, "Set-Cookie: a=theirs; Path=/", "Set-Cookie: b=theirs; Path=/") as front:
         transport = WebSocketTransport(headers={"cookie": "c=mine; a=mine"})
         connect(f"http://127.0.0.1:{front.port}/start", transport=transport, **OPTIONS).close()
@@ -98,7 +98,7 @@ def test_a_cookie_of_the_application_s_own(bot: EmbeddedBot) -> None:
 
 
 def test_an_http_client_of_the_application_s_own(bot: EmbeddedBot) -> None:
-    """The handshake gets what the answer has set; what the client itself keeps stays its own."""
+    """The handshake gets the cookies of the answer; the HTTP client's own cookies stay private to it."""
     with (
         Front(bot.ws_url, ANSWER, "Set-Cookie: a=theirs; Path=/") as front,
         httpx.Client(cookies={"own": "mine"}, trust_env=False) as http_client,
@@ -112,7 +112,7 @@ def test_an_http_client_of_the_application_s_own(bot: EmbeddedBot) -> None:
 
 
 def test_a_session_that_replaces_another(bot: EmbeddedBot) -> None:
-    """A reconnect makes a start request of its own, without the cookies of the one before."""
+    """A reconnect makes a new start request, without the cookies of the one before."""
     with Front(bot.ws_url, ANSWER, "Set-Cookie: a=1; Path=/") as front:
         url = f"http://127.0.0.1:{front.port}/start"
         policy = ReconnectPolicy(initial_delay=0.01)

@@ -1,4 +1,4 @@
-"""Everything that comes in has a limit: in size, in depth, in number, and in what it costs."""
+"""All input has a limit: in size, in depth, in number, and in cost."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def field(number: int, payload: bytes) -> bytes:
     return varint(number << 3 | 2) + varint(len(payload)) + payload
 
 
-# -- what messages may cost -------------------------------------------------------------------------------------------
+# -- the cost of messages ---------------------------------------------------------------------------------------------
 
 SIZE = 8 * MB
 HEAVY: dict[str, Callable[[], bytes]] = {
@@ -86,8 +86,9 @@ HEAVY: dict[str, Callable[[], bytes]] = {
 
 
 def test_heavy_messages() -> None:
-    """Whatever 8 MB of a message are made of, the process grows by no more than 20 times that; the session goes on, and
-    the log of it all is short."""
+    """For any message of 8 MB the process grows by at most 20 times its size, the session continues, and the log stays
+    short.
+    """
     with EmbeddedBot() as bot:
         process = subprocess.Popen(
             [sys.executable, Path(__file__).with_name("heavy_client.py"), bot.ws_url],
@@ -147,7 +148,7 @@ class RefusedError(Exception):
 
 
 class Log(logging.Handler):
-    """Keeps what is logged."""
+    """Keeps all log records."""
 
     text = ""
 
@@ -157,7 +158,7 @@ class Log(logging.Handler):
 
 @pytest.fixture(params=["orjson", "the standard library", "bytes"])
 def decode(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Any]]:
-    """Yield what returns the data of a message, received in one of the ways there are."""
+    """Yield a function that returns the data of a message, received in one of the possible ways."""
     if request.param == "bytes":
         yield lambda text: received(text.encode())
     elif request.param == "orjson":
@@ -168,7 +169,7 @@ def decode(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Any]]:
 
 
 def test_the_number_of_values(decode: Callable[[str], Any]) -> None:
-    """A message may have as many values as the limit says, with those of the envelope, and not one more."""
+    """A message may have as many values as the limit says, including those in the envelope, and not one more."""
     own = 5  # the envelope itself and its four values, less the list
     most = MAX_VALUES - own
     assert len(decode(message("[" + ",".join(["1"] * most) + "]"))) == most
@@ -179,21 +180,21 @@ def test_the_number_of_values(decode: Callable[[str], Any]) -> None:
 
 @pytest.mark.parametrize("text", ["a, [b], {c}", '"\\"', ",\\", "\n[", "\u00fc, \u20ac\U0001f600,"])
 def test_prose_is_not_taken_for_values(decode: Callable[[str], Any], text: str) -> None:
-    """Commas and brackets inside of a text count nothing, however many, whatever stands around them."""
+    """Commas and brackets inside a text do not count as values, in any number and any surroundings."""
     prose = text * 150_000
     assert decode(message(json.dumps([prose, [prose[:10]]], ensure_ascii=False))) == [prose, [prose[:10]]]
 
 
 @pytest.mark.parametrize(("first", "then"), [('"', '\\"'), ("", '\\"'), ("", '"'), ('"', "\\"), ("", '"\\')])
 def test_counting_goes_over_the_text_once(first: str, then: str) -> None:
-    """No sequence of quotes and backslashes makes the counting begin again from each of them."""
+    """No sequence of quotes and backslashes makes the counting restart at each of them."""
     text = message(first + then * 499_999 + "," * MAX_VALUES)
     # It takes a tenth of a second; by the square of the length it would take an hour.
     with takes(10), pytest.raises(RefusedError):
         received(text)
 
 
-# -- what waits for its handlers --------------------------------------------------------------------------------------
+# -- the queues of handlers -------------------------------------------------------------------------------------------
 
 
 def test_what_waits_is_counted_as_it_is_kept() -> None:
@@ -208,7 +209,7 @@ def test_what_waits_is_counted_as_it_is_kept() -> None:
     tracemalloc.start()
     for _ in range(2000):
         transport_of(client).receive(text)
-    # What was decoded: other threads of this process, such as those of bots, have nothing to do with it.
+    # Memory of decoding only: other threads of this process, such as those in bots, do not count.
     ours = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, "*/rtvi_sync/protocol/*")])
     tracemalloc.stop()
     kept = sum(each.size for each in ours.statistics("filename"))
@@ -218,12 +219,12 @@ def test_what_waits_is_counted_as_it_is_kept() -> None:
     assert MB / 2 < kept < 4 * MB
 
 
-# -- what only looks like a number ------------------------------------------------------------------------------------
+# -- text that only looks like a number -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("data", ["9" * 5000, "-" + "9" * 5000, "1e99999", "-1e-99999", "NaN", "1" + "0" * 400 + ".5"])
 def test_numbers_of_any_size(data: str) -> None:
-    """A number is a number, infinity or nonsense, at once; handlers can print what they get."""
+    """A number is a number, infinity or nonsense, at once; handlers can print their numbers."""
     try:
         value = received(message(data))
     except RefusedError as error:

@@ -1,4 +1,4 @@
-"""What is only for tests and demonstrations listens to this machine only."""
+"""Servers for tests and demonstrations listen to this machine only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Credentials go to the one they are for, and cookies to what they are for alone."""
+"""Credentials go only to the origin that they are for, and cookies only to their own targets."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Recorder(Server):
 
 
 def client_of(**options: Any) -> RTVIClient:
-    """Return a client without devices, whose transport has secrets of its own."""
+    """Return a client without devices, whose transport has its own secrets."""
     transport = WebSocketTransport(headers={"X-Bot": "for-the-bot"})
     options = {"transport": transport, "proxy": False, "connect_timeout": GUARD, **options}
     return RTVIClient(enable_mic=False, speaker=NullSink(), **options)
@@ -51,14 +51,14 @@ def params_of(server: Recorder) -> dict[str, Any]:
 
 
 def attempt(client: RTVIClient, call: Any = None) -> None:
-    """Connect, or try to: what is looked at is who hears what."""
+    """Try to connect: the test looks at the servers that heard the secrets."""
     with contextlib.suppress(RTVIError):
         (call or client.connect)()
     client.close()
 
 
 def test_from_the_endpoint_to_the_bot() -> None:
-    """The bot hears the token and the transport's headers and nothing that was for the endpoint, nor the other way."""
+    """The bot gets only the token and the transport's headers, and the endpoint only its own secrets."""
     with Acceptor("Set-Cookie: a=cookie; Domain=127.0.0.1", after=CLOSE) as bot:
         answer = f'{{"ws_url": "ws://{bot.authority}/", "token": "for-the-bot"}}'
         with Recorder("200 OK", answer.encode()) as endpoint:
@@ -78,13 +78,13 @@ def test_from_the_endpoint_to_the_bot() -> None:
 
 @pytest.mark.parametrize("how", ["port", "name", "user"])
 def test_a_bot_that_is_started_elsewhere(how: str) -> None:
-    """`start_bot()` with the URL of another origin sends nothing of what is for `base_url`'s."""
+    """`start_bot()` with the URL of another origin sends none of the secrets for `base_url`."""
     with Recorder() as endpoint, Recorder() as other:
         client = client_of(params=params_of(endpoint))
         url = {
             "port": other.url,
             "name": other.url.replace("127.0.0.1", "localhost"),
-            # What one reader takes for the host must not be the user's name for another.
+            # One reader's host must not be another reader's user name.
             "user": other.url.replace("//", f"//{endpoint.authority}@"),
         }[how]
         attempt(client, lambda: client.start_bot(f"{url}/start", headers={"X-Other": "for-the-other"}))
@@ -114,7 +114,7 @@ def test_a_redirect_of_the_websocket() -> None:
 
 
 def test_a_redirect_does_not_bring_a_login() -> None:
-    """Within the origin, the user and password that are sent are the program's, not those of the redirect."""
+    """Within the origin, the user and password that are sent are the program's, not those in the redirect."""
     with Recorder("307 Here", b"", "Location: /connect/?again") as endpoint:
         endpoint_url = endpoint.url
         client = client_of(params={"base_url": endpoint_url.replace("//", "//ada:mine@")})
@@ -166,7 +166,7 @@ BAD_URLS = [
 
 
 def test_addresses_that_are_no_websockets() -> None:
-    """Whatever an endpoint gives for `ws_url`, only ws:// and wss:// of a host are connected to; the error is short."""
+    """For any `ws_url` of an endpoint, the client connects only to ws:// and wss:// of a host; the error is short."""
     with Acceptor() as bot:
         for bad in BAD_URLS:
             url = bad.replace("{}", bot.authority) if isinstance(bad, str) else bad
@@ -192,7 +192,7 @@ def test_addresses_that_are_no_websockets() -> None:
     ],
 )
 def test_odd_addresses(url: str, path: str | None) -> None:
-    """What is odd and yet an address is connected to as it stands, or refused; no line is ever added to the request."""
+    """An odd but valid address is used unchanged; others are refused. No address ever adds a line to the request."""
     with Acceptor(after=CLOSE) as bot:
         client = client_of()
         attempt(client, lambda: client.connect({"ws_url": url.format(bot.authority), "token": "t\r\nEvil: 1"}))

@@ -1,4 +1,4 @@
-"""What was got over https does not go on in plain text."""
+"""Data received over https is never passed on in plain text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def bot() -> Iterator[EmbeddedBot]:
 
 @pytest.fixture
 def endpoint(bot: EmbeddedBot) -> Iterator[Server]:
-    """Yield an https endpoint that sends clients to that bot, by whatever path it is asked."""
+    """Yield an https endpoint that sends clients to that bot, for any path."""
 
     def answer(peer: Any) -> None:
         peer.read_request()
@@ -97,7 +97,7 @@ def test_an_address_of_the_transports_own(bot: EmbeddedBot, endpoint: Server) ->
 
 
 def test_what_the_program_gives_itself_is_its_own_affair(bot: EmbeddedBot, endpoint: Server) -> None:
-    """Parameters given to `connect()`, those of a handler, and what a plain endpoint answers are taken."""
+    """Parameters given to `connect()`, those from a handler, and the answer of a plain endpoint are accepted."""
     client = client_of(WebSocketTransport(), f"https://{endpoint.authority}")
     client.connect({"ws_url": bot.ws_url})
     client.disconnect()

@@ -1,7 +1,7 @@
-"""What is secret is sent where it belongs and shown nowhere: no log at any level, no repr, no error, no command.
+"""Secrets are sent to their target and shown nowhere: no log at any level, no repr, no error, no command.
 
-A word that is nowhere else stands in every place that may hold a secret. Sessions succeed, and fail in every phase and
-in every way there is; then everything that could have been read by a person is searched for it.
+A word found nowhere else stands in every place that may hold a secret. Sessions succeed, and fail in every phase and in
+every possible way; then all text that a person could have read is searched for the word.
 """
 
 from __future__ import annotations
@@ -71,39 +71,39 @@ class Answering(Server):
 
 
 class Eyes:
-    """Sees what a program and its user may see of a client."""
+    """Sees all that a program and its user may see of a client."""
 
     def __init__(self, log: pytest.LogCaptureFixture) -> None:
         self._log = log
         self._seen: list[str] = []
 
     def look_at(self, *things: object) -> None:
-        """Take down what they look like in a log or a debugger."""
+        """Record how objects look in a log or a debugger."""
         for thing in things:
             self._seen += [repr(thing), str(thing)]
 
     def look_at_error(self, error: BaseException | None) -> None:
-        """Take down an error and all that a traceback shows of what led to it."""
+        """Record an error and all that a traceback shows of its causes."""
         while error is not None:
             self.look_at(error, error.args)
             error = error.__cause__ or error.__context__
 
     def look_at_client(self, client: RTVIClient) -> None:
-        """Take down everything public that a client hands out, and what is behind it."""
+        """Record everything public that a client hands out, and the objects behind it."""
         self.look_at(client, client.params, client.params.endpoints, client.state, client.stats(), client.tracks())
         self.look_at(*behind(client))
 
     @property
     def found(self) -> list[str]:
         """Each thing that had the secret in it."""
-        # Not `caplog.text`: its format leaves out what others may show.
+        # Not `caplog.text`: its format leaves out fields that others may show.
         lines = [f"{r.name} {r.getMessage()} {r.args!r} {r.exc_text or ''}" for r in self._log.records]
         return [text for text in [*self._seen, *lines] if SECRET in text or ENCODED in text]
 
 
 @pytest.fixture
 def eyes(caplog: pytest.LogCaptureFixture) -> Eyes:
-    """Let every logger there is tell everything."""
+    """Let every logger record everything."""
     caplog.set_level(logging.DEBUG)
     for name in ("rtvi_sync", "httpx", "httpcore", "websocket", "asyncio", "concurrent", "urllib3"):
         caplog.set_level(logging.DEBUG, name)
@@ -249,7 +249,7 @@ ANSWERS: dict[str, Callable[[], Server]] = {
 @pytest.mark.parametrize("own_http_client", [False, True], ids=["", "http_client"])
 @pytest.mark.parametrize("answer", ANSWERS)
 def test_a_connect_request_that_fails(eyes: Eyes, answer: str, own_http_client: bool) -> None:
-    """Whatever a server answers, the error does not repeat the secrets of either side."""
+    """For any answer of a server, the error does not repeat the secrets of either side."""
     with ANSWERS[answer]() as server, contextlib.ExitStack() as stack:
         http_client = stack.enter_context(httpx.Client(trust_env=False)) if own_http_client else None
         params = params_for(f"http://{server.authority}")
@@ -293,7 +293,7 @@ def test_a_server_that_cannot_be_reached(eyes: Eyes, kind: str, phase: str) -> N
         elif kind == "bad proxy":
             options["proxy"] = f"socks5://{LOGIN}@proxy.example"
         if phase == "transport":
-            with contextlib.suppress(RTVIError):  # "no URL" is told by the constructor
+            with contextlib.suppress(RTVIError):  # the constructor reports "no URL"
                 fail(eyes, client_of(transport_to(f"wss://{where}/"), **options))
         elif phase == "http":
             fail(eyes, client_of(transport_to(), params=params_for(f"https://{where}"), **options))
@@ -353,7 +353,7 @@ def test_devices_that_fail(eyes: Eyes) -> None:
     "status", ["200 OK", "301 There", "400 Bad", "401 No", "403 No", "404 No", "500 Oops", "101 Up"]
 )
 def test_a_handshake_that_is_refused(eyes: Eyes, status: str) -> None:
-    """The error of a refused handshake repeats neither the request nor the answer."""
+    """The error of a refused handshake repeats no part of the request or the answer."""
     with Answering(
         status, SECRET.encode(), f"Location: ws://x/?t={SECRET}", f"Sec-WebSocket-Accept: {SECRET}"
     ) as server:
@@ -363,7 +363,7 @@ def test_a_handshake_that_is_refused(eyes: Eyes, status: str) -> None:
 
 
 def test_plain_after_tls(eyes: Eyes) -> None:
-    """The URL that is refused is told without its secrets."""
+    """The error shows the refused URL without its secrets."""
     with Answering("200 OK", {"ws_url": with_secrets("ws://127.0.0.1:9")}, tls=serving()) as server:
         fail(eyes, client_of(WebSocketTransport(), params=params_for(server.url)))
     assert eyes.found == []
@@ -390,7 +390,7 @@ def test_a_bot_that_does_not_get_ready(eyes: Eyes, end: str) -> None:
 
 
 def test_a_session_that_is_lost_and_replaced(eyes: Eyes) -> None:
-    """What reconnecting tells, and what calls that waited raise, has nothing of it."""
+    """The events of reconnecting, and the errors of waiting calls, do not contain the secret."""
     seen: list[Any] = []
     policy = ReconnectPolicy(initial_delay=0.01, max_delay=0.01, max_attempts=2)
 
@@ -418,7 +418,7 @@ def test_a_session_that_is_lost_and_replaced(eyes: Eyes) -> None:
 
 
 def test_messages_that_cannot_be_sent(eyes: Eyes) -> None:
-    """The error of a message that is too large or no JSON tells its type, and not its content."""
+    """The error of a message that is too large or no JSON names its type, and not its content."""
     with EmbeddedBot() as bot, client_of(transport_to(bot.ws_url)) as client:
         for data in (SECRET * 200_000, {"key": {SECRET}}, float("nan")):
             with pytest.raises((RTVIError, TypeError, ValueError)) as caught:

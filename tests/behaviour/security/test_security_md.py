@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "SECURITY.md").read_text("utf-8")
-DEFENDED = PAGE[PAGE.index("## What is defended") : PAGE.index("## What is not defended")]
+DEFENDED = PAGE[PAGE.index("## Defended") : PAGE.index("## Not defended")]
 ROWS = [line for line in DEFENDED.splitlines() if line.startswith("| ") and not line.startswith("| threat ")]
 NAMED = sorted(set(re.findall(r"`(tests/[\w/]+\.py::[\w:]+)`", PAGE)))
 
@@ -26,20 +26,20 @@ def names_in(path: str) -> set[str]:
 
 
 def test_every_named_test_exists() -> None:
-    """What a line names as its test is a test."""
+    """Each test that a line names exists."""
     missing = [name for name in NAMED if name.partition("::")[2] not in names_in(name.partition("::")[0])]
     assert missing == []
 
 
 def test_every_promise_names_a_test() -> None:
-    """No line of what is defended is without one, and none is written so that it is not found."""
+    """Each defence names its test, in a form that the check finds."""
     assert len(ROWS) > 20
     assert [row for row in ROWS if not re.search(r"\| `tests/[\w/]+\.py::[\w:]+`[^|]*\|$", row)] == []
     assert PAGE.count("::test_") == len(re.findall(r"`tests/[\w/]+\.py::[\w:]+`", PAGE))
 
 
 def test_every_file_of_these_tests_is_named() -> None:
-    """New tests of security say what they promise."""
+    """Each file of security tests is named on the page."""
     files = {f"tests/behaviour/security/{path.name}" for path in Path(__file__).parent.glob("test_*.py")}
     assert {name.partition("::")[0] for name in NAMED} >= files - {f"tests/behaviour/security/{Path(__file__).name}"}
 

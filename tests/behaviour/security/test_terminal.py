@@ -1,7 +1,7 @@
 """Text of a server reaches logs and exceptions, and with them terminals: as text, and never as a command.
 
-What is handed to the program itself, such as what a bot says, comes as it was sent; code that prints it cleans it, as
-the commands of this package do.
+Data for the program itself, such as the bot's words, arrives as it was sent. Code that prints it cleans it, as the
+commands of this package do.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from rtvi_sync.testing import EmbeddedBot
 from tests.support.loopback import Peer, Server
 from tests.support.slowness import GUARD
 
-# Clears the screen, sets the title of the window, rings, goes back to the beginning of the line, writes from right to
-# left, hides, and asks the terminal to type something.
+# Clears the screen, sets the title of the window, rings, returns to the start of the line, writes from right to left,
+# hides, and asks the terminal to type something.
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\x9b31m\rfake\x08\u202elive\u2066\u2028\u2029\x00\x7f\x85\x1b]52;c;cm0=\x07"
 
 
 def harmless(text: str) -> bool:
-    """Tell whether a terminal obeys nothing in it; line breaks are ours."""
+    """Return whether a terminal obeys nothing in a text; line breaks are ours."""
     return not any(
         unicodedata.category(c) == "Cc" or unicodedata.bidirectional(c) in ("RLO", "LRO", "RLE", "LRE", "LRI", "RLI")
         for c in text.replace("\n", "")
@@ -53,7 +53,7 @@ def client_of(transport: WebSocketTransport, **options: Any) -> RTVIClient:
 
 @pytest.fixture
 def logged(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
-    """Return what was logged so far, at any level, exceptions and all."""
+    """Return the log so far, at any level, with exceptions."""
     caplog.set_level(logging.DEBUG)
     formatter = logging.Formatter("%(message)s")
     return lambda: [formatter.format(record) for record in caplog.records]
@@ -176,7 +176,7 @@ def test_what_a_server_answers_over_webrtc(kind: str, logged: Callable[[], list[
 
 
 def test_turn_servers_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
-    """Of the TURN servers that a start endpoint names 20 are asked, and one warning counts the others."""
+    """The client uses 20 of the TURN servers that a start endpoint names, and one warning counts the rest."""
     with Server(lambda peer: peer.sock.close()) as turn:
         urls = [f"turn:{turn.authority}?transport=tcp"] * 500
         servers = [{"urls": urls, "username": "ada", "credential": "secret"}] * 4
@@ -194,8 +194,9 @@ def test_turn_servers_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_what_a_bot_says_about_itself(logged: Callable[[], list[str]]) -> None:
-    """Versions, names, types, ids, errors, refusals, broken messages and the reason of the end: all that is raised and
-    logged of them is harmless, and the session goes on until its end."""
+    """Versions, names, types, ids, errors, refusals, broken messages and the reason of the end are harmless in errors
+    and logs, and the session continues until its end.
+    """
     messages: list[Any] = [
         {"type": "error", "data": {"error": HOSTILE}},
         {"type": "error-response", "id": HOSTILE, "data": {"error": HOSTILE}},
@@ -249,7 +250,7 @@ def test_what_a_bot_says_about_itself(logged: Callable[[], list[str]]) -> None:
 
 
 def test_the_reason_of_another_transport() -> None:
-    """What a transport of the program's own says about the end is told on one clean line too."""
+    """The reason for the end that a program's own transport gives is also logged on one clean line."""
     info = CloseInfo(code=1000, reason=HOSTILE * 100, initiator="server")
     for text in (info.describe(), str(info.as_error("the end"))):
         assert text.isprintable()
@@ -269,7 +270,7 @@ def test_what_a_fatal_error_says() -> None:
 
 
 def test_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Any) -> None:
-    """The demo shows what such a bot says, and what it is told by such an endpoint, as text."""
+    """The demo shows the words of such a bot, and the answer of such an endpoint, as text."""
 
     def handler(session: Any, message: Any) -> bool:
         about = {"library": HOSTILE, "library_version": HOSTILE}

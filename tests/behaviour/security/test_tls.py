@@ -1,4 +1,4 @@
-"""TLS as a program meets it: who is let in, who is not, and what it is told then."""
+"""TLS as a program meets it: the servers it accepts, the ones it refuses, and the errors."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ with_and_without_proxy = pytest.mark.parametrize("proxied", [False, True], ids=[
 
 
 def complaint(reach: Reach, tls: ssl.SSLContext, context: ssl.SSLContext, *, proxied: bool = False) -> str:
-    """Return what the program is told of a server with this TLS, to which it must not talk and has said nothing."""
+    """Return the error for a server with this TLS, which must be refused before a request is sent."""
     heard: list[str] = []
     with (
         Server(lambda peer: heard.append(peer.read_head()), tls=tls) as server,
@@ -181,7 +181,7 @@ CERTIFICATES: dict[str, tuple[Callable[[], ssl.SSLContext], tuple[str, ...]]] = 
 @with_and_without_proxy
 @pytest.mark.parametrize("certificate", CERTIFICATES)
 def test_a_certificate_that_is_not_to_be_trusted(reach: Reach, proxied: bool, certificate: str) -> None:
-    """A certificate that is not trusted is refused before the request is sent; the error says why and what to do."""
+    """An untrusted certificate is refused before the request is sent; the error says why, and how to fix it."""
     make, words = CERTIFICATES[certificate]
     text = complaint(reach, make(), trusting(), proxied=proxied)
     assert "certificate is not trusted" in text
@@ -191,7 +191,7 @@ def test_a_certificate_that_is_not_to_be_trusted(reach: Reach, proxied: bool, ce
 
 @every_way
 def test_a_context_is_where_the_message_says(reach: Reach) -> None:
-    """Applications with their own HTTP client are told to change that, others to pass `ssl_context`."""
+    """The advice for applications with their own HTTP client is to change that, for others to pass `ssl_context`."""
     text = complaint(reach, self_signed(), trusting())
     assert ("http_client with verify=" in text) is (reach is by_http_client)
     assert ("pass ssl_context=" in text) is (reach is not by_http_client)
@@ -199,7 +199,7 @@ def test_a_context_is_where_the_message_says(reach: Reach) -> None:
 
 @every_way
 def test_old_versions_of_tls(reach: Reach) -> None:
-    """A server that knows only TLS 1.0 and 1.1 is refused, and called what it is."""
+    """A server that knows only TLS 1.0 and 1.1 is refused, and the error says so."""
     assert "speaks no version of TLS" in complaint(reach, of_old(), trusting())
 
 
@@ -251,7 +251,7 @@ def test_the_environment_names_the_usual_authorities(
 def test_a_wrong_variable_is_no_fault_of_the_network(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str, place: str, why: str, by_request: bool
 ) -> None:
-    """A program whose environment names no usable authorities is told so at once: nothing is tried again."""
+    """An environment that names no usable authorities raises at once, without another attempt."""
     (tmp_path / "empty.pem").touch()
     monkeypatch.setenv(variable, str(tmp_path / place))
     forget_default_tls_context()
@@ -286,7 +286,7 @@ def test_a_folder_that_is_missing_beside_a_file(monkeypatch: pytest.MonkeyPatch,
 def test_a_shortage_of_descriptors_is_not_blamed_on_the_variable(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A file that cannot be opened, because too many are, is not wrong: the error passes, and says what to do."""
+    """A file that cannot be opened because too many are open is not wrong: the error passes through, with advice."""
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path))
 
     def fail(**_: Any) -> ssl.SSLContext:
@@ -313,7 +313,7 @@ def test_an_authority_of_ones_own(proxied: bool) -> None:
 
 
 def test_the_name_is_sent_and_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Servers behind one address are told which one is meant, and each must have a certificate for its own name."""
+    """The client sends the server's name, for servers that share an address, and checks it against the certificate."""
     asked: list[str | None] = []
     outer = serving("nobody.example")
 
@@ -382,7 +382,7 @@ def test_a_context_that_does_not_verify_is_worth_one_warning(unchecked: str, cap
 
 
 def test_a_context_that_verifies_is_worth_none(caplog: pytest.LogCaptureFixture) -> None:
-    """No warning for a context as it should be, nor for none at all."""
+    """A context that verifies causes no warning, and a missing one causes none either."""
     quiet_client(WebSocketTransport(), ssl_context=trusting())
     quiet_client(WebSocketTransport())
     assert caplog.records == []

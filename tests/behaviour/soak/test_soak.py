@@ -1,4 +1,4 @@
-"""The soak: a short one for real, and that its judgement sees what grows."""
+"""The soak: a short one for real, and its judgement, which finds growth."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MINUTE = 60.0
 
 
 def an_hour(**changes: Callable[[float], float]) -> list[Sample]:
-    """Return samples of one hour, three quiet moments a minute, with noise; `changes` says what else is added when."""
+    """Return samples of one hour, three quiet moments a minute, with noise; `changes` adds values at given times."""
     rng = random.Random(1)
     quiet = [
         Sample(
@@ -91,8 +91,9 @@ def test_a_short_soak(tmp_path: Path) -> None:
 
 
 def test_steady_is_good() -> None:
-    """Noise around a constant is no growth, nor is what was there before the warm-up was over, nor a live moment; nor
-    what the heaps of the C library hold and nothing uses."""
+    """Noise around a constant is no growth. The same holds for a value from before the end of the warm-up, for a live
+    moment, and for unused memory in the heaps of the C library.
+    """
     assert bad(an_hour()) == []
     assert bad(an_hour(outside_bytes=lambda hour: -20e6 if hour < 0.19 else 0)) == []
 
@@ -159,7 +160,7 @@ def test_logged_errors_that_no_user_has_raised_are_blamed() -> None:
 
 
 def test_a_call_that_takes_too_long_is_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A call that takes longer than its limit, and what a busy machine may add to it, is reported."""
+    """A call that exceeds its limit plus the allowance for a busy machine is reported."""
     ledger = Ledger()
     times = iter((100.0, 101.0 + GRACE - 0.1, 200.0, 201.0 + GRACE + 0.1))
     monkeypatch.setattr(time, "monotonic", lambda: next(times))

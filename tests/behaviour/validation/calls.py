@@ -1,4 +1,4 @@
-"""How the tables of this folder say what a public callable must refuse."""
+"""How the tables of this folder define the values that a public callable must refuse."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import attrs
 from tests.support.targets import Targets
 
 Wrong: TypeAlias = "tuple[Any, ...] | str"
-"""Values that a parameter must refuse, or the reason why there is none."""
+"""Values that a parameter must refuse, or the reason why none exists."""
 
 
 @attrs.frozen
@@ -20,9 +20,9 @@ class Call:
     """A public callable.
 
     Attributes:
-        function: makes it, bound to an object that needs no session.
-        valid: arguments that it accepts.
-        wrong: for each parameter what must be refused in place of the valid argument.
+        function: Function that makes it, bound to an object that needs no session.
+        valid: Arguments that it accepts.
+        wrong: Values that must be refused in place of the valid argument, by parameter.
     """
 
     function: Callable[[Targets], Callable[..., object]]

@@ -1,4 +1,4 @@
-"""What the client and what is given to it must refuse."""
+"""Values that the client, its methods and its options must refuse."""
 
 from __future__ import annotations
 

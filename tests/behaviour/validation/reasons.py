@@ -1,6 +1,7 @@
-"""Public parameters that applications do not give: why each of them has no row in the tables.
+"""Public parameters that applications do not give, with the reason why each has no row in the tables.
 
-A name stands for all that begins with it: "Row" for each parameter of its constructor, "Row.method" for a method's.
+A name stands for every name that starts with it: "Row" for each parameter of its constructor, "Row.method" for a
+method's.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ MODULES = (
     rtvi_sync.otel,
     rtvi_sync.cli,
 )
-# Decoded from what the bot sends, by rules of their own; those that applications construct are tested.
+# Decoded from the bot's messages, by rules of their own; those that applications construct are tested.
 _PAYLOADS = {getattr(rtvi_sync.messages, name) for name in rtvi_sync.messages.__all__} - {
     rtvi_sync.RTVIMessage,
     rtvi_sync.ConfigOption,

@@ -36,7 +36,7 @@ from tests.support.threads import open_descriptors
 
 
 def _as_measured(name: str, row: Call) -> Call:
-    """Have `MeasuredClient` refuse what a method of the client must refuse."""
+    """Have `MeasuredClient` refuse the values that a method of the client must refuse."""
 
     def function(targets: Targets) -> Callable[..., object]:
         method: Callable[..., object] = getattr(targets.measured(), name)
@@ -83,7 +83,7 @@ def _is_named(name: str, text: str) -> bool:
 
 
 def _refused(function: Callable[[], object], name: str) -> str:
-    """Call what must refuse an option, check that it has done nothing else, and return the error's text."""
+    """Call a function that must refuse an option, check that it has done nothing else, and return the error's text."""
     threads, descriptors = set(threading.enumerate()), open_descriptors()
     with pytest.raises((TypeError, ValueError)) as caught:
         function()
@@ -124,7 +124,7 @@ def test_wrong_values_are_refused_where_they_are_given(name: str, targets: Targe
 
 @pytest.mark.parametrize("name", ROWS)
 def test_valid_values_are_accepted(name: str, targets: Targets) -> None:
-    """What the tables call valid is: so it is the wrong value, and nothing else, that is refused."""
+    """The valid values of the tables are accepted, so a refusal is due to the wrong value and nothing else."""
     row = ROWS[name]
     required = {
         parameter.name
@@ -139,7 +139,7 @@ def test_valid_values_are_accepted(name: str, targets: Targets) -> None:
 
 @pytest.mark.parametrize("name", _names(client_table.FIELDS) + _names({"EmbeddedBot": tools_table.BOT}))
 def test_assignments_are_validated(name: str) -> None:
-    """Objects that may be changed refuse an assignment as their constructor does, and keep what they had."""
+    """Mutable objects refuse an assignment as their constructor does, and keep their value."""
     owner, _, option = name.rpartition(".")
     row = ROWS[owner]
     made = row.function(Targets())()
@@ -161,7 +161,7 @@ def test_an_option_is_named_as_it_was_given(client: type[RTVIClient], option: st
 
 
 BOT_URL = "ws://bot.example"
-#: Functions that pass options on: what makes each, and the row of the options.
+#: Functions that pass options on: a factory of each, and the row of the options.
 PASSED_ON: dict[str, tuple[Callable[..., object], str]] = {
     "for_url": (functools.partial(RTVIClient.for_url, BOT_URL), "RTVIClientOptions"),
     "MeasuredClient.for_url": (functools.partial(MeasuredClient.for_url, BOT_URL), "RTVIClientOptions"),
@@ -174,10 +174,10 @@ PASSED_ON: dict[str, tuple[Callable[..., object], str]] = {
 
 @pytest.mark.parametrize("name", PASSED_ON)
 def test_options_that_are_passed_on(name: str) -> None:
-    """A function that takes the options of another one refuses what that refuses, and begins nothing."""
+    """A function that takes the options of another one refuses the same values, and starts nothing."""
     function, row = PASSED_ON[name]
     for option, values in ROWS[row].wrong.items():
-        for wrong in () if option == "transport" else values:  # has a row of its own
+        for wrong in () if option == "transport" else values:  # has its own row
             _refused(functools.partial(function, **{option: wrong}), option)
 
 
@@ -196,7 +196,7 @@ def test_options_in_nested_mappings() -> None:
 
 
 def test_a_time_limit_in_the_place_of_a_condition() -> None:
-    """`wait_for("event", 5)` does not wait: the error tells how a limit is given."""
+    """`wait_for("event", 5)` does not wait: the error shows how to pass a limit."""
     with pytest.raises(TypeError, match=r"where must be a function or None, not int; pass a time limit as timeout="):
         RTVIClient().wait_for("bot_ready", cast("Any", 5))
 
@@ -225,7 +225,7 @@ def wrong(value: object) -> Any:
     ],
 )
 def test_no_secret_is_shown(give: Callable[[str], object]) -> None:
-    """Errors about options that hold credentials tell their type, and no value."""
+    """Errors about options that hold credentials name their type, and no value."""
     with pytest.raises(TypeError) as caught:
         give("s3cret")
     assert "s3cret" not in str(caught.value)

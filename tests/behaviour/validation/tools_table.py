@@ -1,4 +1,4 @@
-"""What sources, sinks, tracks, test tools, the blueprint, the notebook and the traces must refuse."""
+"""Values that sources, sinks, tracks, test tools, the blueprint, the notebook and the traces must refuse."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ TABLE: dict[str, Call] = {
         loop=(*NOT_BOOL, None),
     ),
     "ScreenSource": construct(ScreenSource, monitor=(*NOT_INTEGER, None, -1), fps=(*NOT_SECONDS, None)),
-    # sinks, tracks and what is made of them
+    # sinks, tracks and objects made from them
     "WavSink": construct(WavSink, {"path": "no_such_folder/file.wav"}, path=(*NOT_PATH, None)),
     "BytesSink": construct(BytesSink, max_bytes=NOT_COUNT),
     "CallbackSink": construct(CallbackSink, {"fn": print}, fn=(*NOT_FUNCTION, None), on_drop=NOT_FUNCTION),

@@ -33,7 +33,7 @@ def new_client(**media: Any) -> RTVIClient:
 
 
 def tell_process(client: RTVIClient) -> None:
-    """Have `client` answer what the bot says with the process it lives in."""
+    """Have `client` answer the bot's question with the id of its process."""
     client.on("server-message", lambda said: client.send_client_message("heard", {"pid": os.getpid(), "said": said}))
 
 
@@ -102,7 +102,7 @@ def crowd(number: str) -> Any:
 
 
 def hang(word: str) -> Any:
-    """Wait for an answer that never comes."""
+    """Wait for an answer that never arrives."""
     return connected().send_client_request("never", word, timeout=None)
 
 
@@ -123,9 +123,8 @@ def leave(_: str) -> None:
 
 
 def threads(_: str) -> Any:
-    """Return the threads that the system knows of, and those of the package, without those that only wait for work.
-
-    And whether the calling thread takes signals.
+    """Return the system's threads, the package's threads without idle ones, and whether the calling thread takes
+    signals.
     """
     end_idle_threads()
     ours = [thread.name for thread in threading.enumerate() if thread.name.startswith("rtvi-")]

@@ -21,12 +21,12 @@ from .conftest import ROOT
 
 
 class Worker:
-    """A Celery worker in a process of its own, and the side that gives it tasks.
+    """A Celery worker in its own process, and the application's side, which gives it tasks.
 
     Args:
-        folder: for messages, results and the log.
-        process: the worker.
-        celery: sends tasks.
+        folder: Folder for messages, results and the log.
+        process: The worker.
+        celery: The Celery application that sends tasks.
     """
 
     def __init__(self, folder: Path, process: subprocess.Popen[bytes], celery: Celery) -> None:
@@ -35,7 +35,7 @@ class Worker:
         self._celery = celery
 
     def send(self, view: str, word: str = "", **options: Any) -> Any:
-        """Give it a task: what a view of the application answers."""
+        """Give a task to the worker, and return the answer of the application's view."""
         return self._celery.send_task("view", [view, word], **options)
 
     def do(self, view: str, word: str = "") -> Any:

@@ -1,4 +1,4 @@
-"""What the tests of all kinds of workers share: one bot, and the sessions that a test began."""
+"""Fixtures for the tests of all kinds of workers: one bot, and the sessions that a test started."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rtvi_sync import RequestTimeoutError
 from rtvi_sync.testing import BotSession, EmbeddedBot
 
 ROOT = Path(__file__).parents[3]
-# Python warns of what these tests are about.
+# Python warns of forks with threads, which these tests need.
 WARNINGS = "error,ignore:This process:DeprecationWarning"
 
 
@@ -28,7 +28,7 @@ def bot() -> Iterator[EmbeddedBot]:
 
 
 def new_sessions(bot: EmbeddedBot) -> list[BotSession]:
-    """Return the sessions that have begun since the last call, oldest first."""
+    """Return the sessions that have started since the last call, oldest first."""
     found = []
     try:
         while True:
@@ -39,6 +39,6 @@ def new_sessions(bot: EmbeddedBot) -> list[BotSession]:
 
 @pytest.fixture
 def begun(bot: EmbeddedBot) -> Callable[[], list[BotSession]]:
-    """Return a function that returns the sessions begun since its last call, or since the beginning of the test."""
+    """Return a function that returns the sessions started since its last call, or since the start of the test."""
     new_sessions(bot)
     return lambda: new_sessions(bot)

@@ -1,4 +1,4 @@
-"""Gunicorn with the application of the tests, as a process of its own."""
+"""Gunicorn with the application of the tests, as a separate process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.web_server import WebServer
 
 from .conftest import ROOT
 
-# Patched before anything is imported, as docs/guides/web.md tells those who use `--preload`.
+# Patched before all imports, as docs/guides/web.md advises for `--preload`.
 PATCH_FIRST = "from gevent import monkey\nmonkey.patch_all()\n"
 
 
@@ -21,13 +21,13 @@ class Gunicorn(WebServer):
     """A master with one worker.
 
     Args:
-        folder: for its configuration and its log.
-        bot_url: where its clients connect to.
+        folder: Folder for its configuration and its log.
+        bot_url: Address for its clients to connect to.
         worker: gunicorn's worker class.
-        preload: import the application in the master.
-        connect_early: connect a client when the application is imported.
-        head: lines of Python at the beginning of its configuration.
-        settings: gunicorn's.
+        preload: True to import the application in the master.
+        connect_early: True to connect a client when the application is imported.
+        head: Lines of Python at the start of its configuration.
+        settings: Settings of gunicorn.
     """
 
     def __init__(
@@ -72,6 +72,6 @@ class Gunicorn(WebServer):
         (self._folder / "gunicorn.conf.py").write_text(self._head + "".join(lines))
 
     def get(self, view: str, word: str = "") -> Any:
-        """Return what a view of the application answers, and the process that did."""
+        """Return the answer of a view of the application, and the process that gave it."""
         with urllib.request.urlopen(f"{self.url}/{view}?word={word}", timeout=GUARD) as answer:
             return json.load(answer)

@@ -1,7 +1,4 @@
-"""A program that is connected, starts children, and tells on stdout what they and it could do then.
-
-python -m tests.behaviour.workers.parent METHOD STYLE
-"""
+"""A program that is connected, starts children, and prints the results of their calls and its own."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ Call = tuple[str, str]
 
 
 def call(view: str, word: str) -> Any:
-    """Return what a view of the application answers in this process."""
+    """Return the answer of a view of the application in this process."""
     return {"pid": os.getpid(), "view": view, "answer": app.VIEWS[f"/{view}"](word)}
 
 

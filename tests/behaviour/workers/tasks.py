@@ -19,5 +19,5 @@ use_folder(celery, os.environ["RTVI_CELERY_FOLDER"])
 
 @celery.task(name="view")
 def view(name: str, word: str) -> Any:
-    """Return what a view answers in the child that does the task."""
+    """Return the answer of a view in the child that does the task."""
     return {"pid": os.getpid(), "answer": app.VIEWS[f"/{name}"](word)}

@@ -47,7 +47,7 @@ def worker(running: tuple[Worker, BotSession]) -> Iterator[Worker]:
 
 
 def test_a_client_connected_before_the_fork(running: tuple[Worker, BotSession], worker: Worker) -> None:
-    """A client connected before the fork refuses at once in a child, with the cure; the worker's session goes on."""
+    """A client connected before the fork refuses at once in a child, with the cure; the worker's session continues."""
     refusal = worker.do("in_early")["answer"]
     assert refusal["times"] == 50
     assert refusal["seconds"] < 0.01
@@ -85,7 +85,9 @@ def test_a_child_that_is_killed(worker: Worker, begun: Sessions) -> None:
 
 
 def test_a_task_that_hangs(worker: Worker, begun: Sessions) -> None:
-    """A soft time limit ends the call of the client, whose session goes on; a hard one ends the child, not the pool."""
+    """A soft time limit ends the call of the client, whose session continues; a hard one ends the child, not the
+    pool.
+    """
     with pytest.raises(SoftTimeLimitExceeded):
         worker.result(worker.send("hang", soft_time_limit=0.3))
     session = hung_session(begun)
@@ -99,7 +101,7 @@ def test_a_task_that_hangs(worker: Worker, begun: Sessions) -> None:
 
 
 def hung_session(begun: Sessions) -> BotSession:
-    """Return the session that has begun, once its client waits for the answer that never comes."""
+    """Return the started session once its client waits for the answer that never arrives."""
     deadline = time.monotonic() + GUARD
     while not (sessions := begun()):
         assert time.monotonic() < deadline
@@ -129,7 +131,7 @@ def test_tasks_and_the_end(bot: EmbeddedBot, begun: Sessions, tmp_path: Path) ->
 
 
 def test_the_sample(bot: EmbeddedBot, begun: Sessions) -> None:
-    """`samples/celery_task` asks its questions, of its own bot and of one elsewhere, and ends."""
+    """`samples/celery_task` asks its questions, to its own bot and to a remote one, and ends."""
 
     def run(*arguments: str) -> list[str]:
         command = [sys.executable, "-m", "samples.celery_task", *arguments]

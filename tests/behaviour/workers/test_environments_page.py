@@ -17,7 +17,7 @@ ROWS = [[cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1]] for row in 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row[0] for row in ROWS])
 def test_a_line_of_the_table(row: list[str]) -> None:
-    """A line of the table says what is supported and how, and names a test that exists."""
+    """A line of the table names the support and its means, and a test that exists."""
     environment, how, _, named = row
     assert environment
     assert how

@@ -1,4 +1,4 @@
-"""gevent: what is different in its workers."""
+"""gevent: the differences in its workers."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class TestPatchedLate:
     """`--preload` without patching first: the package was imported before gevent's patches, the clients made too."""
 
     def test_first_sessions_at_once(self, late: Gunicorn) -> None:
-        """The first sessions of a worker may begin at the same moment."""
+        """The first sessions of a worker may start at the same moment."""
         with ThreadPoolExecutor(8) as browsers:
             assert list(browsers.map(lambda n: late.get("in_own", str(n))["answer"], range(8))) == list("01234567")
 

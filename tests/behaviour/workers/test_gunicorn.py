@@ -37,9 +37,9 @@ def gunicorn(folder: Path, bot: EmbeddedBot, kind: str, **settings: Any) -> Guni
 
 
 def wait_until_quiet(process: psutil.Process) -> None:
-    """Wait until every thread of a process sleeps: a worker is not done with a request when the answer has arrived.
+    """Wait until every thread of a process sleeps: a worker still works on a request after its answer has arrived.
 
-    What it does after that is not made for signals: SIGQUIT in gthread while it starts a thread stops it for ever.
+    Its work after the answer does not cope with signals: SIGQUIT in gthread while it starts a thread stops it for ever.
     """
     deadline = time.monotonic() + GUARD
     busy = True
@@ -87,7 +87,7 @@ class TestWorker:
         assert [session.ended for session in shared] == [None]
 
     def test_requests_at_once(self, server: Gunicorn) -> None:
-        """Requests that come at the same time, and requests of several threads of one view, are all answered."""
+        """Simultaneous requests, and requests of several threads of one view, are all answered."""
         views = ["in_shared", "in_own"] * 4
         with ThreadPoolExecutor(len(views)) as browsers:
             answers = list(browsers.map(lambda n: server.get(views[n], str(n))["answer"], range(len(views))))
@@ -111,7 +111,9 @@ class TestWorker:
 
 @pytest.mark.parametrize("running", PRELOADED, indirect=True)
 def test_a_client_connected_before_the_fork(running: Any, server: Gunicorn) -> None:
-    """A client connected before the fork refuses at once in the worker, with the cure; the master's session goes on."""
+    """A client connected before the fork refuses at once in the worker, with the cure; the master's session
+    continues.
+    """
     _, early = running
     refusal = server.get("in_early")["answer"]
     assert refusal["times"] == 50

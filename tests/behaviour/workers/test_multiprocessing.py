@@ -36,7 +36,7 @@ Sessions = Callable[[], list[BotSession]]
 
 
 def ended_politely(session: BotSession) -> bool:
-    """Tell whether the client said goodbye; False if the system closed the connection of a process that was gone."""
+    """Return whether the client said goodbye; False if the system closed the connection of a process that was gone."""
     return session.wait_ended(GUARD).code == 1000
 
 
@@ -51,7 +51,7 @@ def test_children(bot: EmbeddedBot, begun: Sessions, method: str, style: str) ->
     """Clients made at import and in the child work there, several at once, beside a live session of the parent's.
 
     A client that was connected before the fork says so in less than 10 ms. All sessions end in good order with the
-    processes, and nothing is said on stderr.
+    processes, and stderr stays empty.
     """
     program = subprocess.run(
         [sys.executable, "-m", "tests.behaviour.workers.parent", method, style],
@@ -94,7 +94,7 @@ def connect_and_end(url: str, ending: str, heard: SimpleQueue[Any]) -> None:
     if ending == "sys.exit":
         sys.exit(3)
     elif ending == "exception":
-        sys.stderr = None  # it need not be told
+        sys.stderr = None  # keeps the traceback out of the test's output
         raise ValueError
     elif ending == "os._exit":
         os._exit(4)
@@ -107,9 +107,9 @@ def connect_and_end(url: str, ending: str, heard: SimpleQueue[Any]) -> None:
         signal.pause()
 
 
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # the threads are those of the bot
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # the bot's threads
 class TestEndOfAChild:
-    """What becomes of a session that is live when its process ends."""
+    """The fate of a session that is live when its process ends."""
 
     @pytest.fixture
     def child(self, bot: EmbeddedBot) -> Any:
@@ -134,7 +134,7 @@ class TestEndOfAChild:
 
     @pytest.mark.parametrize(("ending", "code"), [("return", 0), ("sys.exit", 3), ("exception", 1), ("SIGTERM", 5)])
     def test_that_comes_to_its_end(self, child: Any, begun: Sessions, ending: str, code: int) -> None:
-        """A child that ends closes its session in good order, tells its handlers, and keeps its exit code."""
+        """A child that ends closes its session in good order, calls its handlers, and keeps its exit code."""
         process, heard = child(ending)
         assert heard.get() == "disconnected"
         process.join(GUARD)
@@ -171,14 +171,14 @@ class TestEndOfAChild:
 
 
 def test_a_client_that_is_sent_to_another_process() -> None:
-    """A client cannot be pickled, and says what to do instead."""
+    """A client cannot be pickled; the error names the alternative."""
     with pytest.raises(TypeError, match="Make a client in the other process"):
         pickle.dumps(RTVIClient(transport=MemoryTransport()))
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_what_a_child_returns(bot: EmbeddedBot) -> None:
-    """What calls return, and what they raise, reaches another process as it was."""
+    """Results and errors of calls reach another process unchanged."""
 
     def ask() -> Any:
         client = RTVIClient(transport=WebSocketTransport(bot.ws_url), enable_mic=False, speaker=NullSink())

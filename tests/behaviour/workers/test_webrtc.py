@@ -106,7 +106,7 @@ GEVENT = f"""{TICKING}
 
 
 def test_gevent(offers: str) -> None:
-    """Three sessions at once in a patched process: the others go on meanwhile, and nothing is left."""
+    """Three sessions at once in a patched process run side by side, and nothing is left."""
     with python(GEVENT, offers, executable=sys.executable) as process:
         out, err = rest_of(process)
     assert (out, err) == ("[(0, True), (1, True), (2, True)] True []\n", "")

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.inside
 
 
 def frames(*times: float, rate_hz: int = 24000) -> list[AudioFrame]:
-    """Return frames of 40 ms that came at these times."""
+    """Return frames of 40 ms that arrived at these times."""
     pcm = bytes(2 * rate_hz * 40 // 1000)
     return [AudioFrame(pcm=pcm, sample_rate_hz=rate_hz, timestamp=time) for time in times]
 
@@ -25,7 +25,7 @@ def test_nothing() -> None:
 
 
 def test_an_even_pace() -> None:
-    """Audio at the pace of speech has neither gaps nor jitter."""
+    """Audio at the pace of speech has no gaps and no jitter."""
     even = arrivals_of(frames(*(0.04 * number for number in range(50))))
     assert even is not None
     assert (even.rate_hz, even.gaps) == (24000, 0)
@@ -34,7 +34,7 @@ def test_an_even_pace() -> None:
 
 
 def test_a_burst() -> None:
-    """Audio that comes at once is ahead of the time at which it is heard."""
+    """Audio that arrives at once is ahead of the time at which it is heard."""
     burst = arrivals_of(frames(*[1.0] * 50))
     assert burst is not None
     assert burst.ahead == pytest.approx(1.96)

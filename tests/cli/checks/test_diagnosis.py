@@ -25,7 +25,7 @@ def test_an_error_has_its_advice() -> None:
 
 
 def test_texts_of_peers_are_one_line() -> None:
-    """Control characters do not come through."""
+    """Control characters are removed."""
     assert of_error(RTVIError("a \x1b[2J\nb")).text == "a  [2J b"
 
 

@@ -38,15 +38,15 @@ NOT_BY_TELEPHONE = {"version", "answer", "function_reporting", "mute", "vad", "l
 
 
 def examined_by_ear(transport: EarTransport, *, speaks: bool) -> dict[str, Diagnosis]:
-    """Return what is found of a bot that is only heard."""
+    """Return the findings about a bot that is only heard."""
     options: dict[str, Any] = {"token": None, "headers": None, "connect_timeout": GUARD, "transport": transport}
-    # The bot is the transport's; what listens at the URL is for the first check alone.
+    # The bot is the transport's; only the first check uses the server at the URL.
     with EmbeddedBot() as bot, Examination(bot.ws_url, options, question="Hello", speaks=speaks) as exam:
         return {result.id: result.finding for result in examine(exam)}
 
 
 def test_a_bot_that_is_only_heard() -> None:
-    """What needs messages is skipped, and all else is found by its audio."""
+    """Checks that need messages are skipped, and the others use the audio."""
     found = examined_by_ear(EarTransport(answers=(0.3, math.inf, 0.3), greeting=0.4), speaks=True)
     assert {name for name, each in found.items() if each.text == "not by telephone"} == NOT_BY_TELEPHONE
     assert not {name for name, each in found.items() if each.status in ("warn", "fail")}
@@ -67,7 +67,7 @@ def test_a_bot_that_is_only_heard_and_not_spoken_to() -> None:
 
 
 def test_a_bot_that_is_only_heard_and_says_nothing() -> None:
-    """A bot that does not answer what is said fails."""
+    """A bot that does not answer speech fails."""
     found = examined_by_ear(EarTransport(answers=(0,)), speaks=True)
     assert (found["audio_out"].status, found["audio_out"].text) == ("fail", "there was nothing to hear")
     assert (found["audio_in"].status, found["audio_in"].text) == ("fail", "the bot did not answer the spoken words")
@@ -75,7 +75,7 @@ def test_a_bot_that_is_only_heard_and_says_nothing() -> None:
 
 
 def test_no_check_begins_after_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What there is no time for is skipped, and nothing fails by it."""
+    """Checks without time left are skipped, and none fails by it."""
     monkeypatch.setattr("rtvi_sync.cli.checks.examination.SECONDS", 0.0)
     with EmbeddedBot() as bot, examination(bot.base_url, 0.001) as exam:
         exam.limit.remaining()
@@ -86,7 +86,7 @@ def test_no_check_begins_after_the_time(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_bot_that_takes_all_the_time() -> None:
-    """The checks share one limit: what a bot that never answers leaves no time for is skipped."""
+    """The checks share one limit: when a silent bot has used it up, the remaining checks are skipped."""
     with EmbeddedBot() as bot, examination(bot.base_url, GUARD) as exam:
         assert exam.trial.ready is not None
         exam.limit = Deadline(0.5)  # the wait for a greeting takes longer

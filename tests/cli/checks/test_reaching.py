@@ -19,7 +19,7 @@ from tests.support.talk_command import environment
 
 
 def test_what_needs_a_failed_check_is_skipped(doctor: Callable[..., Examined]) -> None:
-    """After a failure all that needs it is skipped, and says so; what does not is checked."""
+    """After a failure, each check that needs the failed one is skipped, and says so; the others run."""
     with nothing() as url:
         examined = doctor(url)
     statuses = {name: (check["status"], check["finding"]) for name, check in examined.checks.items()}

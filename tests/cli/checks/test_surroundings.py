@@ -18,7 +18,7 @@ def test_a_session(doctor: Callable[..., Examined]) -> None:
 
 
 def test_this_machine(doctor: Callable[..., Examined]) -> None:
-    """What this machine has is told without a bot, too."""
+    """The doctor reports the machine's equipment without a bot, too."""
     with nothing() as url:
         check = doctor(url).checks["local"]
     assert check["status"] == "ok"

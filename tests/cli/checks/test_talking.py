@@ -1,4 +1,5 @@
-"""What bots say, report and hear: the doctor's first id that is not all right is the one whose subject is wrong."""
+"""Faults in a bot's answers, reports and hearing: the doctor's first id that is not all right names the wrong
+subject."""
 
 from __future__ import annotations
 

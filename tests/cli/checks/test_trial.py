@@ -65,7 +65,7 @@ def test_the_first_thing_that_is_wrong(
     [("twilio", "TWILIO_AUTH_TOKEN"), ("telnyx", "TELNYX_API_KEY"), ("plivo", "PLIVO_AUTH_ID"), ("exotel", "")],
 )
 def test_a_call_that_is_refused(provider: str, variables: str, doctor: Callable[..., Examined]) -> None:
-    """The cure names the entry of the provider and its variables, and no path but that of calls."""
+    """The cure names the entry of the provider and its variables, and no path except the one for calls."""
     with runner("/ws", closes(1000)) as url:
         examined = doctor(url, "--timeout", "4", "--transport", provider)
     examined.assert_first("entry", "before the bot was ready", f"the entry {provider} in its transport_params")

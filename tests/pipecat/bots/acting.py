@@ -1,4 +1,4 @@
-"""What scripted bots have in common, in every version of Pipecat: their server, and how they act."""
+"""The common parts of scripted bots of every version of Pipecat: their server, and how they act."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _calls = itertools.count(1)
 
 
 class ScriptedHost(Host):
-    """A server that is posted the script of its next session, and what the bot of the last session is to say unasked.
+    """A server that is posted the script of its next session, and texts that the last session's bot says unasked.
 
     Attributes:
         script: of the next session.
@@ -39,7 +39,7 @@ class ScriptedHost(Host):
 
 
 class Acting:
-    """The part of a language model that does what the script says, in front of a `RepeatingLLM`."""
+    """The part of a language model that follows the script, in front of a `RepeatingLLM`."""
 
     def __init__(self, script: Script) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class Reader(FrameProcessor):
 
 
 async def act(steps: list[Any], llm: Any, context: Any) -> None:
-    """Do what a script says, as the language model."""
+    """Follow a script, as the language model."""
     for kind, value, *more in steps:
         match kind:
             case "write":

@@ -1,4 +1,4 @@
-"""What bots answer to client messages. It imports no Pipecat: all versions that know client messages use it."""
+"""The bots' answers to client messages. It imports no Pipecat: all versions that know client messages use it."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ async def answer(rtvi: Any, message: Any) -> None:
 
 
 class ShowAndTell:
-    """Answers `show` (`d`: a scene), `context`, `journal`, and what `answer` does.
+    """Answers `show` (`d`: a scene), `context`, `journal`, and the messages of `answer`.
 
     Args:
         show: shows a scene.
         context: the context of the language model.
-        journal: what Pipecat made of the client's messages.
+        journal: Pipecat's reports of the client's messages.
     """
 
     def __init__(self, show: Callable[[str], Awaitable[None]], context: Any, journal: list[Any]) -> None:

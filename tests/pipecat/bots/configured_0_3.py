@@ -1,7 +1,7 @@
 """Pipecat 0.0.73 (RTVI 0.3) behind FastAPI: a bot with a configuration and actions, also single ones over HTTP.
 
-It shows by its action `bot:show` what no conversation brings about. With `--echo` it does not talk, but sends the
-user's audio back.
+Its action `bot:show` shows things that no conversation causes. With `--echo` it does not talk, but sends the user's
+audio back.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ async def bot(websocket: WebSocket, config: list[Any] | None) -> None:
             await rtvi.handle_function_call_start("old_client_tool", llm, context)
             return
         for frame in SCENES[scene]():
-            # A message that comes from before the processor would be one of the client's.
+            # A message from before the processor would be one of the client's.
             to_client = isinstance(frame, TransportMessageUrgentFrame)
             await (rtvi.push_frame(frame) if to_client else task.queue_frame(frame))
 
@@ -107,7 +107,7 @@ async def bot(websocket: WebSocket, config: list[Any] | None) -> None:
     task = PipelineTask(
         Pipeline(processors),
         params=PipelineParams(
-            # The echo has the rate of what it repeats: nothing is resampled.
+            # The echo has the rate of the user's audio: nothing is resampled.
             audio_out_sample_rate=16000 if is_echo else 24000,
             allow_interruptions=True,
             enable_metrics=True,
@@ -129,13 +129,13 @@ async def bot(websocket: WebSocket, config: list[Any] | None) -> None:
         running = asyncio.create_task(PipelineRunner(handle_sigint=False).run(task))
         leaving = asyncio.create_task(gone.wait())
         await asyncio.wait([running, leaving], return_when=asyncio.FIRST_COMPLETED)
-        # When a client leaves as the bot begins to speak, the pipeline of this version never ends.
+        # When a client leaves as the bot starts to speak, the pipeline of this version never ends.
         await asyncio.wait([running], timeout=0.5)
         leaving.cancel()
 
 
 class Outlet(FrameProcessor):
-    """The end of a pipeline without a transport: keeps what is sent to the client."""
+    """The end of a pipeline without a transport: keeps the messages to the client."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -149,7 +149,7 @@ class Outlet(FrameProcessor):
 
 
 async def http_action(actions: list[Any]) -> AsyncIterator[Any]:
-    """Run actions in a pipeline of their own, as the public bots of that time did; yield what the bot sends."""
+    """Run actions in a pipeline of their own, as the public bots of that time did; yield the bot's messages."""
     context, llm, outlet = OpenAILLMContext(), RepeatingLLM(), Outlet()
 
     async def show(scene: str) -> None:

@@ -1,6 +1,6 @@
 """Pipecat 0.0.108 (RTVI 1.2) behind FastAPI: a bot with client messages, a configuration and actions.
 
-It answers client messages as the showcase does, and shows what of it this version has.
+It answers client messages as the showcase does, and shows the parts that this version has.
 """
 
 from __future__ import annotations

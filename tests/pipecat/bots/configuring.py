@@ -1,6 +1,6 @@
 """A bot's configuration and actions, in the way of RTVI 0.3: for Pipecat 0.0.73, and for 0.0.108, which still has them.
 
-Pipecat itself comes without any service or action. These are modelled on those that public bots of that time had.
+Pipecat itself has no service and no action. These are modelled on the ones that public bots of that time had.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Configuration:
         config: the initial config, as the connect request has it; None: `CONFIG`.
         context: the context of the language model, in OpenAI's form.
         context_frame: makes the frame that has the language model answer the context.
-        show: what else the bot can show, by name.
+        show: other things that the bot can show, by name.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class Configuration:
 
 
 def add_configured_bot(host: Host, bot: Callable[[WebSocket, list[Any] | None], Awaitable[None]]) -> None:
-    """Add a bot, which is given the config of the connect request, and what tells of that request."""
+    """Add a bot, and the endpoint that keeps the config of a connect request for it."""
     configs: list[list[Any]] = []
 
     @host.app.post("/connect")

@@ -27,7 +27,7 @@ from script import Script, tokens
 from sounds import SPEECH_RMS, tone
 from standins import RepeatingLLM
 
-# Pipecat 1.14 has services propose what earlier ones had them tell.
+# In Pipecat 1.14 services propose these events; before, services reported them.
 STARTED = getattr(frames, "ProposedUserStartedSpeakingFrame", frames.UserStartedSpeakingFrame)
 STOPPED = getattr(frames, "ProposedUserStoppedSpeakingFrame", frames.UserStoppedSpeakingFrame)
 INTERRUPTS = STARTED is frames.UserStartedSpeakingFrame
@@ -36,7 +36,7 @@ _RATE_HZ = 24_000
 
 
 class _Ear:
-    """Tells when the user begins and ends to speak."""
+    """Reports when the user starts and stops to speak."""
 
     def __init__(self) -> None:
         self._silent = _SILENCE
@@ -70,7 +70,7 @@ class HearingSTT(FrameProcessor):
 
 
 class HearingLLM(Acting, RepeatingLLM):
-    """Hears and speaks: a model from speech to speech, as OpenAI's. What it heard is told when it answers already."""
+    """A speech-to-speech model, as OpenAI's. It reports the user's words after its answer starts."""
 
     def __init__(self, script: Script) -> None:
         super().__init__(script)

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 REPORTED = ["disabled", "none", "name", "arguments", "full"]
-"""They return what they are given. They are called like the levels at which newer versions report calls."""
+"""Functions that return their arguments. Their names are the levels at which newer versions report calls."""
 
 
 def register_functions(llm: Any, rtvi: Any) -> None:

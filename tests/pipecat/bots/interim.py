@@ -1,6 +1,6 @@
-"""Pipecat 1.2.1 (RTVI 1.3) or 1.5.0 (RTVI 2.0) behind FastAPI: what only the versions between had. It does not talk.
+"""Pipecat 1.2.1 (RTVI 1.3) or 1.5.0 (RTVI 2.0) behind FastAPI: for features of the versions between. It does not talk.
 
-The client message `show` has it tell of a group of jobs, and `journal` what Pipecat made of the client's messages.
+The client message `show` has it report a group of jobs, and `journal` Pipecat's record of the client's messages.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ host = Host()
 
 
 class Journal(BaseObserver):
-    """What Pipecat made of the client's messages."""
+    """Pipecat's record of the client's messages."""
 
     def __init__(self) -> None:
         super().__init__()

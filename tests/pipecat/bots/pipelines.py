@@ -20,7 +20,7 @@ from standins import RepeatingLLM, ScriptedSTT, ToneTTS
 
 
 def transport_options() -> dict[str, Any]:
-    """Return what the parameters of every WebSocket transport have in common here."""
+    """Return the parameters that every WebSocket transport here shares."""
     return {"audio_in_enabled": True, "audio_out_enabled": True, "serializer": ProtobufFrameSerializer()}
 
 

@@ -1,20 +1,20 @@
-"""A bot in Pipecat's runner that does what the user's words say: for scenario files.
+"""A bot in Pipecat's runner that obeys the user's words: for scenario files.
 
 The words are steps, with ``|`` between them, and a step is one of these; anything else is answered "You said: ...".
 
     say TEXT            writes it
-    then                ends the response of the model, and begins the next one
+    then                ends the response of the model, and starts the next one
     wait MS             does nothing for a while
     call NAME JSON      calls a function (see functions.py); nothing behind it is done
     later MS TEXT       ends; after a while the model writes the text unasked
     marker KIND TEXT    reports a marker that it has found in the text
     image               shows one
-    look                asks for the user's camera, and writes what it gets
+    look                asks for the user's camera, and writes the answer
     mhm TEXT, hm TEXT   a backchannel of the bot, and of the user
     recall              writes the first message of its context
     bye                 ends the session
 
-A context whose first message is "greet TEXT" is answered at once. What the user says aloud is heard as "hello bot".
+A context whose first message is "greet TEXT" is answered at once. All speech of the user is heard as "hello bot".
 """
 
 from __future__ import annotations
@@ -86,11 +86,11 @@ host = Host(app)
 
 
 class RehearsedLLM(RepeatingLLM):
-    """Does what the user's words say.
+    """Obeys the user's words.
 
     Attributes:
         worker: of its pipeline.
-        greeting: what it says next, whatever the user has said; "": nothing.
+        greeting: its next text, whatever the user has said; "": nothing.
     """
 
     worker: Any = None

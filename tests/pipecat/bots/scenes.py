@@ -1,4 +1,4 @@
-"""What bots show on demand, by name: messages that no conversation with our stand-ins brings about.
+"""Messages that bots show on demand, by name: no conversation with our stand-ins causes them.
 
 A scene is a list of Pipecat's own frames, which its observer reports. Those here are for every version of Pipecat.
 """

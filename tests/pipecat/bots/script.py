@@ -1,4 +1,4 @@
-"""What a scripted bot does: what it hears, writes, says and calls. It imports no Pipecat: all versions use it."""
+"""The script of a bot: the words that it hears, writes and says, and its calls. It imports no Pipecat."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ class Script:
     Attributes:
         hears: the transcripts, one for each utterance, round and round.
         hears_after: seconds that a transcript takes.
-        greets: what is done when the client is ready: steps, as of `replies`.
-        replies: steps of the model by what it answers: the last text, or "after NAME", the result of a function.
+        greets: the steps when the client is ready, as in `replies`.
+        replies: the model's steps, by the text that it answers: the last one, or "after NAME", a function's result.
             A step is ["write", text], ["call", [[name, arguments], ...]], ["fail", text, fatal], ["pause", seconds] or
             ["speak", text]: words that the model has not written.
         functions: by name: `seconds` that it takes, `result`; `on` "client": it runs there.
         filler: said when functions are called; "": nothing.
         report: how exactly calls are reported.
         observed: parameters of the RTVI observer, such as `user_input_enabled`.
-        voice: how the voice reports what it has spoken, "word" or "sentence"; None: the bot has none.
+        voice: how the voice reports its words, "word" or "sentence"; None: the bot has none.
         voice_fails: how many of its first sentences the voice fails to speak.
-        model: False: what it answers is spoken without a language model.
+        model: False: its answers are spoken without a language model.
         hearing: who tells when the user speaks: "vad", the "stt" service, or the "model", which then hears and speaks
             itself; "realtime": the same, and Pipecat knows (from 1.5 on).
         decides: the model decides whether the user has finished (Pipecat's `FilterIncompleteUserTurnStrategies`): not

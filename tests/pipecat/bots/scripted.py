@@ -1,4 +1,4 @@
-"""Pipecat 1.14.0, 1.5.0 or 0.0.108 behind FastAPI: does in the next session what a script says that was posted.
+"""Pipecat 1.14.0, 1.5.0 or 0.0.108 behind FastAPI: its next session follows a script that was posted.
 
 Telephone providers call it at ``/call``.
 """
@@ -54,7 +54,7 @@ host = ScriptedHost()
 
 
 class ActingLLM(Acting, RepeatingLLM):
-    """Does what the script says."""
+    """Follows the script."""
 
 
 class DecidingLLM(ActingLLM):

@@ -1,4 +1,4 @@
-"""Pipecat 0.0.73 behind FastAPI: does in the next session what a script says that was posted. See scripted.py."""
+"""Pipecat 0.0.73 behind FastAPI: its next session follows a script that was posted. See scripted.py."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ if sys.version_info[:2] == (3, 11):
 
 
 class ActingLLM(Acting, RepeatingLLM):
-    """Does what the script says."""
+    """Follows the script."""
 
 
 class SlowSTT(ScriptedSTT):
@@ -167,7 +167,7 @@ async def bot(websocket: WebSocket) -> None:
         running = asyncio.create_task(PipelineRunner(handle_sigint=False).run(task))
         leaving = asyncio.create_task(gone.wait())
         await asyncio.wait([running, leaving], return_when=asyncio.FIRST_COMPLETED)
-        # When a client leaves as the bot begins to speak, the pipeline of this version never ends.
+        # When a client leaves as the bot starts to speak, the pipeline of this version never ends.
         await asyncio.wait([running], timeout=0.5)
         leaving.cancel()
 

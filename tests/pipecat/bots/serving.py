@@ -1,4 +1,4 @@
-"""What the bots of every Pipecat version share: a loopback server on a free port, its sessions, a test's controls.
+"""Common parts of the bots of every Pipecat version: a loopback server on a free port, its sessions, a test's controls.
 
 It imports no Pipecat, so that bots of different versions can use it. A bot writes exactly one line to its standard
 output, when it listens: a JSON object with `base_url` (HTTP: `POST /connect` and the controls) and `ws_url`.

@@ -29,7 +29,7 @@ class PipelineSession:
         await self._task.cancel()
 
     async def fail(self, error: str) -> None:
-        # A task heeds an error only if it comes from its pipeline, upstream.
+        # A task heeds an error only from its own pipeline, upstream.
         await self._transport.output().push_frame(ErrorFrame(error, fatal=True), FrameDirection.UPSTREAM)
 
     async def send(self, data: Any) -> None:

@@ -1,7 +1,7 @@
 """Pipecat 1.14.0 behind FastAPI: a bot that shows every message of its protocol, RTVI 2.2.
 
-Client messages have it do so: see `ShowAndTell`. What the user types may make the language model call a function: see
-wits.py and functions.py.
+Client messages have it do so: see `ShowAndTell`. A typed text may have the language model call a function: see wits.py
+and functions.py.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ LEVELS = {
 
 
 def observing() -> RTVIObserverParams:
-    """Report everything, also what is not reported by default."""
+    """Report everything, including the reports that are off by default."""
     return RTVIObserverParams(
         bot_llm_marker_enabled=True,
         bot_audio_level_enabled=True,
@@ -77,7 +77,7 @@ class ShowingRTVI(RTVIProcessor):
 
 
 class Journal(BaseObserver):
-    """What Pipecat made of the client's messages."""
+    """Pipecat's record of the client's messages."""
 
     def __init__(self) -> None:
         super().__init__()

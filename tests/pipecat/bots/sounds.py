@@ -1,4 +1,4 @@
-"""Sound without words: what the bots take as speech, what they speak, and the echo. For every version of Pipecat."""
+"""Sound without words: the bots' speech, the speech that they hear, and the echo. For every version of Pipecat."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SPEECH_RMS = 500.0
 
 
 class LevelVAD(VADAnalyzer):
-    """Speech is what is loud: 16-bit samples with a root mean square above `SPEECH_RMS`."""
+    """Takes loud audio for speech: 16-bit samples with a root mean square above `SPEECH_RMS`."""
 
     def __init__(self) -> None:
         super().__init__(params=VADParams(start_secs=0.1, stop_secs=0.2, min_volume=0.0))
@@ -35,7 +35,7 @@ class Echo(FrameProcessor):
     """Sends the user's audio and pictures back.
 
     Attributes:
-        pictures: how many have come.
+        pictures: how many have arrived.
     """
 
     pictures = 0
@@ -51,6 +51,6 @@ class Echo(FrameProcessor):
 
 
 def tone(n: int, sample_rate: int) -> bytes:
-    """Return a word: a tone whose pitch differs from that of its neighbours."""
+    """Return a word: a tone whose pitch differs from its neighbours' pitch."""
     seconds = np.arange(int(sample_rate * WORD_SECONDS)) / sample_rate
     return (8000 * np.sin(2 * np.pi * (300 + 50 * (n % 8)) * seconds)).astype("<i2").tobytes()

@@ -42,7 +42,7 @@ class StandaloneHost(Host):
         return len(sessions)
 
     async def serve_clients(self) -> None:
-        """Run a bot for one client after the other; a client that comes in between waits in the listener's queue."""
+        """Run a bot for one client after the other; a client that connects in between waits in the listener's queue."""
         while not self.is_stopping:
             transport = SingleClientWebsocketServerTransport(SingleClientWebsocketServerParams(**transport_options()))
             worker = talk_worker(transport, transcripts)

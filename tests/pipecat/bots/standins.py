@@ -1,4 +1,4 @@
-"""Services that need no model and no key. They subclass Pipecat's own: what reaches the wire is Pipecat's.
+"""Services that need no model and no key. They subclass Pipecat's own, so their messages on the wire are Pipecat's.
 
 They are for Pipecat 1.14.0 and for 0.0.108; those for 0.0.73 are in standins_0_3.py.
 """
@@ -99,7 +99,7 @@ class RepeatingLLM(LLMService):
             await asyncio.sleep(TOKEN_SECONDS)
             await self.stop_ttfb_metrics()
             await self._push_llm_text(token)
-        # "You said:" is what it says of its own.
+        # "You said:" are the model's own words.
         prompt, completion = max(0, len(tokens) - 2), len(tokens)
         usage = LLMTokenUsage(prompt_tokens=prompt, completion_tokens=completion, total_tokens=prompt + completion)
         await self.start_llm_usage_metrics(usage)

@@ -1,4 +1,4 @@
-"""What the bots' language models have in place of wits. It imports no Pipecat: all versions use it."""
+"""The simple rules of the bots' language models. It imports no Pipecat: all versions use it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Call:
 
 
 def answer_to(messages: list[Any]) -> list[str] | Call:
-    """Return what a model makes of a context in OpenAI's form: the tokens of its answer, or a function call.
+    """Return a model's answer to a context in OpenAI's form: the tokens of its text, or a function call.
 
     `call get_weather {"city": "Oslo"}` calls a function, its result is answered with "The result is <JSON>.", and
-    everything else with "You said: <what the user said>.".
+    everything else with "You said: <the user's words>.".
     """
     if messages and messages[-1]["role"] == "tool":
         return _tokens(f"The result is {messages[-1]['content']}.")

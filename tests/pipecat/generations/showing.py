@@ -20,7 +20,7 @@ SPEECH_SECONDS = 0.4
 
 @attrs.frozen
 class Scene:
-    """What a bot shows on demand, and the event by which one knows that it has."""
+    """Something that a bot shows on demand, and the last event of it."""
 
     name: str
     last: RTVIEvent

@@ -94,7 +94,7 @@ def test_refused_action(client: RTVIClient) -> None:
 
 @pytest.mark.parametrize("name", ["bot:fail", "bot:nothing"])
 def test_action_that_is_never_answered(client: RTVIClient, name: str) -> None:
-    """An action that raises or returns nothing is never answered, nor is any later one; the session goes on."""
+    """An action that raises or returns nothing is never answered, and later ones aren't either; the session goes on."""
     with pytest.raises(RequestTimeoutError):
         client.action(action(name), timeout=0.3)
     with pytest.raises(RequestTimeoutError):
@@ -106,7 +106,7 @@ def test_action_that_is_never_answered(client: RTVIClient, name: str) -> None:
 
 
 def test_actions_wait_for_each_other(client: RTVIClient) -> None:
-    """The bot does one action after the other; what asks for the config overtakes them."""
+    """The bot runs one action after the other; requests for the config overtake them."""
     slow = RTVIMessage("action", action("bot:sleep", seconds=0.3))
     quick = RTVIMessage("action", action("bot:add", a=1, b=2))
     config = RTVIMessage("get-config", {})
@@ -138,7 +138,7 @@ def http_action(server: BotServer, endpoint: str = "action", **options: Any) -> 
 
 
 def test_single_turn(pipecat_configured_0_3: BotServer) -> None:
-    """The server's stream goes on after the answer: what the bot says comes to the same handlers as in a session."""
+    """The server's stream goes on after the answer: the bot's words reach the same handlers as in a session."""
     client = http_action(pipecat_configured_0_3)
     with client.events(timeout=GUARD) as events:
         llm = client.register_helper("llm", LLMHelper())
@@ -184,7 +184,7 @@ def test_single_turn_answered_with_one_document(pipecat_configured_0_3: BotServe
 
 
 def test_refused_single_turn(pipecat_configured_0_3: BotServer) -> None:
-    """The bot's refusal comes in an answer that is fine for HTTP; the server's own has a status and its reason."""
+    """The bot's refusal arrives in an answer that is fine for HTTP; the server's own has a status and its reason."""
     client = http_action(pipecat_configured_0_3)
     with pytest.raises(RequestRejectedError, match="Action llm:nosuch not registered"):
         client.action(action("llm:nosuch"))

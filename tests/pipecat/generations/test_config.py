@@ -36,7 +36,7 @@ CONFIG = [
 
 
 def described(service: str, **options: str) -> ConfigDescription:
-    """Return what the bot says of a service: the types of its options."""
+    """Return the bot's description of a service: the types of its options."""
     return ConfigDescription(
         service=service, options=tuple(OptionDescription(name=name, type=kind) for name, kind in options.items())
     )
@@ -54,7 +54,7 @@ def test_config_is_known_after_connect(client: RTVIClient) -> None:
 
 
 def test_update_config(client: RTVIClient) -> None:
-    """An update changes what it names, is answered with the whole config, and fires config and then config_updated."""
+    """An update changes its options, is answered with the whole config, and fires config and then config_updated."""
     with client.events(RTVIEvent.CONFIG, RTVIEvent.CONFIG_UPDATED, timeout=GUARD) as events:
         answer = client.update_config([option("tts", "voice", "notifier")])
         fired = [next(events), next(events)]
@@ -93,7 +93,7 @@ def test_getters_and_setters(client: RTVIClient) -> None:
 
 
 def test_refused_update(client: RTVIClient) -> None:
-    """An unknown option is refused; what came before it in the update has been done all the same."""
+    """An unknown option is refused; the part of the update before it has still been done."""
     options = [{"name": "voice", "value": "notifier"}, {"name": "nosuch", "value": 1}]
     with client.events(RTVIEvent.MESSAGE_ERROR, timeout=GUARD) as events:
         with pytest.raises(ConfigUpdateError, match="'nosuch'") as refused:

@@ -1,4 +1,4 @@
-"""Which dialect each generation of bots speaks with a client of each: what the package's own announcement rests on."""
+"""The dialect of each generation of bots with a client of each: the basis of the package's own announcement."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INVALID = "Invalid client version format ({}). Compatibility issues may occur."
 
 
 def shake_hands(server: BotServer, version: str | None) -> tuple[list[str], dict[str, Any]]:
-    """Shake hands; return what a bot remarks on a client's version, and its bot-ready."""
+    """Shake hands; return a bot's remark on a client's version, and its bot-ready."""
     data = {} if version is None else {"version": version, "about": {"library": "raw client"}}
     with RawClient(server.ws_url) as client:
         client.send("client-ready", data, "ready")

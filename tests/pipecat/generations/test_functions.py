@@ -40,7 +40,7 @@ class Session:
             self.client.send_text(text, audio_response=False)
 
     def answer(self) -> str:
-        """Return what the language model answers, to the result of the function for instance."""
+        """Return the language model's answer, to the result of the function for instance."""
         text: str = self.watch.until(RTVIEvent.BOT_TRANSCRIPT).data.text
         return text
 
@@ -57,7 +57,7 @@ only_newer = pytest.mark.parametrize("session", ["pipecat_showcase", "pipecat_co
 
 
 def test_function_call(session: Session) -> None:
-    """The bot announces a call in the old way, which all have; the model goes on with what the function returned."""
+    """The bot announces a call in the old way, which all have; the model goes on with the function's result."""
     calls: list[FunctionCall] = []
 
     def look_up(call: FunctionCall) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def test_function_call(session: Session) -> None:
 
 @only_newer
 def test_function_call_by_its_report(session: Session) -> None:
-    """From RTVI 1.2 on the report that a function is running is what calls it; other functions are left alone."""
+    """From RTVI 1.2 on, the report of a running function has the client call it; other functions are left alone."""
     calls: list[FunctionCall] = []
 
     def look_up(call: FunctionCall) -> str:
@@ -119,7 +119,7 @@ def test_function_that_fails(session: Session) -> None:
 
 
 def test_slow_function_delays_nothing(session: Session) -> None:
-    """While a function runs, what the bot sends is delivered."""
+    """While a function runs, the bot's messages are delivered."""
     go = threading.Event()
 
     def wait(call: FunctionCall) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def test_slow_function_delays_nothing(session: Session) -> None:
 
 
 def test_call_without_a_name(pipecat_showcase: BotServer, caplog: pytest.LogCaptureFixture) -> None:
-    """Pipecat withholds names by default: a program that has functions is told, once, what to set."""
+    """Pipecat withholds names by default: a program that has functions gets one hint about the setting."""
     with client_of(pipecat_showcase) as client, client.events(timeout=GUARD) as events:
         session = Session(client, Watch(events), is_old=False)
         client.register_function_call_handler("none", lambda call: {})

@@ -1,4 +1,4 @@
-"""What only bots between the generations do: of RTVI 1.3, which had lost config and actions, and of RTVI 2.0."""
+"""Features of the bots between the generations: of RTVI 1.3, which had lost config and actions, and of RTVI 2.0."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ def test_keys_of_rtvi_2_0(pipecat_process: Callable[..., BotServer]) -> None:
 
 
 def test_rtvi_1_without_config(pipecat_process: Callable[..., BotServer]) -> None:
-    """By its version the bot might have a config and actions: it is asked once, and what it has not is known then."""
+    """By its version the bot might have a config and actions: it is asked once, and the client remembers the
+    refusal."""
     with client_of(pipecat_process("interim-1.3")) as client:
         assert client.config is None
         with client.events(RTVIEvent.MESSAGE_ERROR) as errors:
@@ -69,5 +70,5 @@ def test_rtvi_1_without_config(pipecat_process: Callable[..., BotServer]) -> Non
             with pytest.raises(UnsupportedFeatureError, match="refused the type before"):
                 client.describe_actions()
             client.disconnect()
-            # Only what was sent was answered.
+            # Only sent messages were answered.
             assert [event.data.message for event in errors] == ["Unsupported type describe-actions"]

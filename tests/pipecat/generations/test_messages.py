@@ -49,7 +49,7 @@ pytestmark = pytest.mark.inside
 
 # Pipecat -> the protocol version that it speaks
 PROTOCOLS = {"1.14.0": (2, 2), "0.0.108": (1, 2), "0.0.73": (0, 3)}
-# What the dialect table says that a version knows, and its bot does not send.
+# Messages that a version knows by the dialect table, and that its bot does not send.
 _NEEDS_GOOGLE = "its observer of searches needs Google's packages"
 UNSENT = {
     ("bot-llm-search-response", "0.0.108"): _NEEDS_GOOGLE,
@@ -75,7 +75,7 @@ def shown(shared_bots: Shared) -> Callable[[str], list[Event]]:
 
 
 def knows(version: str, spec: MessageSpec) -> bool:
-    """Tell whether the dialect table says that a Pipecat knows a message."""
+    """Return whether a Pipecat knows a message, by the dialect table."""
     protocol = PROTOCOLS[version]
     return (spec.since is None or protocol >= spec.since) and (spec.until is None or protocol < spec.until)
 
@@ -123,7 +123,7 @@ _E = RTVIEvent
 _USAGE = LLMTokenUsageData(prompt_tokens=10, completion_tokens=5, total_tokens=15, cache_read_input_tokens=2)
 _PASSAGE = LLMSearchResult(text="a passage", confidence=(0.5, 0.75))
 _ORIGIN = LLMSearchOrigin(site_uri="https://example.org", site_title="Example", results=(_PASSAGE,))
-# What every bot shows, what those of RTVI 1.x and later show, and what each has of its own
+# The scenes of every bot, of bots of RTVI 1.x and later, and of each bot alone
 EVERY = [
     (
         _E.METRICS,
@@ -249,7 +249,7 @@ def data_of(events: list[Event], event: RTVIEvent) -> list[Any]:
 
 @pytest.mark.parametrize("version", PROTOCOLS)
 def test_bot_ready(version: str, shown: Callable[[str], list[Event]]) -> None:
-    """Each generation says in bot-ready what it can: its version, its library, what it does, its config."""
+    """Each generation describes itself in bot-ready: its version, its library, its features, its config."""
     [ready] = data_of(shown(version), _E.BOT_READY)
     capabilities = {
         "1.14.0": BotCapabilities(
@@ -263,7 +263,7 @@ def test_bot_ready(version: str, shown: Callable[[str], list[Event]]) -> None:
 
 
 def test_spoken_progress(shown: Callable[[str], list[Event]]) -> None:
-    """RTVI 2: a segment's progress begins before the segment itself is new, and ends completed."""
+    """RTVI 2: a segment's progress starts before the segment itself is new, and ends completed."""
     outputs: list[BotOutputData] = data_of(shown("1.14.0"), _E.BOT_OUTPUT)
     spoken = [output for output in outputs if output.text == "You said: hello bot."]
     assert [output.spoken_status for output in spoken] == ["in-progress", "new", *["in-progress"] * 2, "completed"]
@@ -279,7 +279,7 @@ def test_spoken_progress(shown: Callable[[str], list[Event]]) -> None:
 
 
 def test_output_of_words(shown: Callable[[str], list[Event]]) -> None:
-    """RTVI 1: a sentence comes once, unspoken, and then each of its words when it is spoken."""
+    """RTVI 1: a sentence arrives once, unspoken, and then each of its words when it is spoken."""
     outputs: list[BotOutputData] = data_of(shown("0.0.108"), _E.BOT_OUTPUT)
     assert [(o.text, o.output_type, o.spoken) for o in outputs[:5]] == [
         ("You said: hello bot.", "sentence", False),
@@ -289,7 +289,7 @@ def test_output_of_words(shown: Callable[[str], list[Event]]) -> None:
 
 @pytest.mark.parametrize("version", PROTOCOLS)
 def test_texts(version: str, shown: Callable[[str], list[Event]]) -> None:
-    """What the user says comes first as a part of it, what the bot says in tokens, and raw texts are the same."""
+    """The user's words arrive first in part, the bot's in tokens, and raw texts are the same."""
     events = shown(version)
     spoken = [(data.text, data.final) for data in data_of(events, _E.USER_TRANSCRIPT)]
     assert spoken == [("hello", False), ("hello bot", True)]
@@ -304,7 +304,7 @@ def test_texts(version: str, shown: Callable[[str], list[Event]]) -> None:
 
 
 def test_user_input(shown: Callable[[str], list[Event]]) -> None:
-    """RTVI 2.2: what the user says, types, and murmurs while the bot speaks, are told apart."""
+    """RTVI 2.2: the user's spoken, typed and murmured words (while the bot speaks) have kinds of their own."""
     inputs = data_of(shown("1.14.0"), _E.USER_INPUT)
     kinds = {data.input_type: data for data in inputs}
     assert [(data.text, data.final) for data in inputs[:2]] == [("hello", False), ("hello bot", True)]

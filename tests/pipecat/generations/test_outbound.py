@@ -1,4 +1,4 @@
-"""Messages to real bots: what they make of them, and what is not sent to one that does not know it."""
+"""Messages to real bots: the bots' reactions, and the messages that an old bot never gets."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_files(pipecat_showcase: BotServer, tmp_path: Path) -> None:
 
 
 def test_keys_and_user_interface(pipecat_showcase: BotServer) -> None:
-    """DTMF keys, and what happens in a user interface, reach the bot's own handlers as they are, in their order."""
+    """DTMF keys, and events of a user interface, reach the bot's own handlers unchanged, in their order."""
     with client_of(pipecat_showcase) as client:
         client.send_dtmf("1*#")
         client.send_ui_event("click", {"x": 1})
@@ -117,7 +117,7 @@ SENDS: dict[str, Callable[[RTVIClient], object]] = {
 def test_unknown_messages_are_not_sent(
     request: pytest.FixtureRequest, bot: str, version: str, unknown: list[str]
 ) -> None:
-    """What the bot's version does not know is refused here; the bot, which would answer to it, hears nothing."""
+    """The client refuses a message that the bot's version does not know; the bot, which would answer, hears nothing."""
     with client_of(request.getfixturevalue(bot)) as client, client.events(RTVIEvent.MESSAGE_ERROR) as errors:
         for feature in unknown:
             with pytest.raises(UnsupportedFeatureError) as refused:

@@ -2,7 +2,7 @@
 
 Run it by the Python of a Pipecat environment: ``python tests/pipecat/scenarios/record.py``. It starts the bot that the
 scenarios are for, `rehearsed.py`. Speech, its recognition and the judge are stand-ins without any model; `stand_ins.py`
-has what they and those of the test have in common.
+has the parts that they and the test's stand-ins share.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Judge:
 
 
 async def run(path: Path, url: str) -> dict[str, Any]:
-    """Run the scenarios of a file; return what has become of each, by its full name."""
+    """Run the scenarios of a file; return the result of each, by its full name."""
     found = {}
     params = EvalSessionParams(default_timeout_ms=TIMEOUT_MS)
     for scenario in EvalScenarioFile.load(path).scenarios:

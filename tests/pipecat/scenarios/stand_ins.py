@@ -1,4 +1,4 @@
-"""What stands in for models in the scenarios, by Pipecat's harness and by this package's. It imports neither."""
+"""The stand-ins for models in the scenarios, for Pipecat's harness and for this package's. It imports neither."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 #: Milliseconds for an expectation without a limit.
 TIMEOUT_MS = 8_000
-#: What is heard in everything that the bot says.
+#: The transcript of everything that the bot says.
 HEARD = "words from the recording"
 
 _HELLO = Path(__file__).with_name("hello.wav")

@@ -1,4 +1,4 @@
-"""What the page is told of a recording, and what stands out in it."""
+"""The page's data of a recording, and its findings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def kinds_of(recording: Recording) -> list[tuple[str, int | None]]:
 
 
 def test_marks_and_what_went_wrong_come_first(talk: Recording) -> None:
-    """Findings name the turn; those that are no fault come last, unless the application has marked them."""
+    """Findings name the turn; findings that are no fault are last, unless the application has marked them."""
     assert kinds_of(talk) == [
         ("Mark", 4),
         ("Failed", 6),
@@ -37,7 +37,7 @@ def test_marks_and_what_went_wrong_come_first(talk: Recording) -> None:
 
 
 def test_a_failed_test(tmp_path: Path) -> None:
-    """The mark of a failed test comes first, before those of the application, and is a fault."""
+    """The mark of a failed test is first, before the application's marks, and is a fault."""
     script = a_talk(tmp_path, audio=False)
     script.row("mark", text="here")
     script.row("mark", text="The test failed: turn 2: too late")
@@ -63,7 +63,7 @@ def test_a_session_that_failed(tmp_path: Path) -> None:
 
 
 def test_no_turn(tmp_path: Path) -> None:
-    """A recording without turns tells what it has."""
+    """A recording without turns lists its contents."""
     script = Script(tmp_path, audio=False)
     script.receive("metrics")
     empty = Recording.load(script.write())
@@ -82,7 +82,7 @@ def test_the_data_are_small(talk: Recording) -> None:
 
 
 def test_turns_alone(talk: Recording) -> None:
-    """Turns of a client begin at 0 on their timeline, whatever its clock, and have the rows that a recording has."""
+    """Turns of a client start at 0 on their timeline, whatever its clock, and have the rows that a recording has."""
     [whole] = recordings_data([talk])["recordings"]
     [part] = turns_data(talk.turns())["recordings"]
     assert [turn["bot_text"] for turn in part["turns"]] == [turn["bot_text"] for turn in whole["turns"]]

@@ -1,4 +1,4 @@
-"""The page in a real Chromium, opened as a file: what it shows, by pointer and keys, and what it never does."""
+"""The page in a real Chromium, opened as a file: its contents, by pointer and keys, and things that it never does."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.real
 REPORT_VIOLATIONS = """
 addEventListener("securitypolicyviolation", (event) => console.error("policy: " + event.violatedDirective));
 """
-#: Elements whose text has too little contrast with what is behind it, by the rule of WCAG (4.5, and 3 of large text).
+#: Elements whose text has too little contrast with its background, by the rule of WCAG (4.5, and 3 of large text).
 PALE = """() => {
   const channels = (colour) => (colour.match(/[\\d.]+/g) || []).map(Number);
   const linear = (each) => each / 255 <= 0.03928 ? each / 255 / 12.92 : ((each / 255 + 0.055) / 1.055) ** 2.4;
@@ -249,7 +249,7 @@ def test_several_recordings(show: Open, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_cut", [True, False])
 def test_nothing_and_a_part(show: Open, tmp_path: Path, is_cut: bool) -> None:
-    """A recording without a turn says what it has; one that is cut says where."""
+    """A recording without a turn lists its contents; one that is cut says where."""
     script = a_talk(tmp_path) if is_cut else Script(tmp_path, audio=False)
     recording = Recording.load(script.write(is_cut=is_cut))
     recording.report(tmp_path / "page.html")
@@ -270,7 +270,7 @@ def test_print(show: Open, talk_page: Path, tmp_path: Path) -> None:
 
 
 def test_a_telephone_call(show: Open, tmp_path: Path) -> None:
-    """A call has no lane, tile or column of what a telephone does not carry; a failed test is the first finding."""
+    """A call has no lane, tile or column of data that a telephone lacks; a failed test is the first finding."""
     options: dict[str, Any] = {"transport": "twilio", "mic": False, "speaker": False, "connect_timeout": GUARD}
     with (
         EmbeddedBot() as bot,

@@ -26,7 +26,7 @@ QUICK = 0.2
 CONFIG = [{"service": "tts", "options": [{"name": "voice", "value": "tone"}]}]
 FILE = {"content": "look", "file": {"format": "text/plain", "source": {"type": "bytes", "bytes": "aGVsbG8="}}}
 
-# What a bot sends while it writes the reply "One two. Three.".
+# The messages of a bot that writes the reply "One two. Three.".
 WRITTEN = [
     "bot-llm-started",
     "bot-llm-text One",
@@ -92,7 +92,7 @@ class Client:
         return items
 
     def ask(self, type: str, data: Any = None) -> Any:
-        """Send a message and return its answer; drop what arrives before it."""
+        """Send a message and return its answer; drop the messages before the answer."""
         number = f"ask-{next(self._numbers)}"
         self.send(type, data, number)
         return self.until_id(number)[-1]

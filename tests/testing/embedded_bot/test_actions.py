@@ -132,7 +132,7 @@ def test_actions_run_one_after_the_other_and_are_overtaken(talk: Talk) -> None:
 
 @pytest.mark.parametrize("function", [lambda: None, lambda: {1: 1}[0]])
 def test_quirks_leave_actions_unanswered(talk: Talk, function: Callable[[], Any]) -> None:
-    """As with real bots, an action that fails is never answered, nor is any later one; the session stays open."""
+    """As with real bots, an action that fails and all later ones stay unanswered; the session stays open."""
     with EmbeddedBot(version="0.3.0", actions={"my:own": function, "my:good": add}, quirks=True) as bot:
         client = talk(bot)
         assert client.ask("action", action("my:good", a=1))["data"] == {"result": 2}
@@ -182,7 +182,7 @@ def test_the_bot_can_be_made_to_speak_and_to_stop(talk: Talk) -> None:
         client.act("tts:say", text="Well.", interrupt=True)
         again = client.until("bot-stopped-speaking")
 
-    # The answer comes from the thread of the actions, the speech from its own.
+    # The answer is sent on the thread of the actions, the speech on its own.
     assert [name for name in names(spoken) if name not in ("action-response", "AudioRawFrame")] == [
         "bot-tts-started",
         "bot-tts-stopped",

@@ -64,7 +64,7 @@ def test_a_pause_shorter_than_the_hangover_is_part_of_the_speech() -> None:
 
 
 def test_each_utterance_comes_by_itself() -> None:
-    """After one utterance the next is detected from its own beginning."""
+    """After one utterance the next is detected from its own start."""
     said = utterances(feed(detector(), (tone(0.3) + silence(1)) * 3))
 
     assert [len(utterance.pcm) for utterance in said] == [

@@ -1,4 +1,4 @@
-"""The embedded bot as a server: start, stop, many clients, and what it leaves."""
+"""The embedded bot as a server: start, stop, many clients, and its clean-up."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_a_port_that_is_taken_leaves_nothing_behind() -> None:
 
 
 def test_what_the_bot_has_heard(talk: Talk) -> None:
-    """What users typed and said is kept in order, over all sessions; what others wrote is not."""
+    """The texts and speech of users are kept in order, over all sessions; the messages of others are not."""
     with EmbeddedBot(version="1.2.0", transcripts="Spoken words", hangover=QUICK) as bot:
         first, second = talk(bot), talk(bot)
         first.send("send-text", {"content": "Typed words"})
@@ -141,7 +141,7 @@ def test_what_the_bot_has_heard(talk: Talk) -> None:
 
 
 def test_what_the_bot_has_not_heard(talk: Talk) -> None:
-    """The error has the first pattern that is missing, and what was heard; the order counts."""
+    """The error has the first missing pattern, and the texts heard; the order counts."""
     with EmbeddedBot() as bot:
         with pytest.raises(AssertionError, match=r"Users did not say 'Oslo' within 0 s\nthe bot heard nothing"):
             bot.assert_heard("Oslo", timeout=0)
@@ -158,7 +158,7 @@ def test_what_the_bot_has_not_heard(talk: Talk) -> None:
 
 @pytest.mark.parametrize(("greeting", "is_written"), [("Welcome.", True), (Reply(filler="Welcome."), False)])
 def test_a_bot_that_greets(talk: Talk, greeting: str | Reply, is_written: bool) -> None:
-    """A bot with a greeting speaks when it is ready, with or without its model, and remembers what it said."""
+    """A bot with a greeting speaks when it is ready, with or without its model, and remembers its words."""
     with EmbeddedBot(greeting=greeting) as bot:
         client = talk(bot)
         client.send("client-ready", {"version": "2.2.0"})

@@ -81,7 +81,7 @@ def test_replies_can_be_a_function(talk: Talk) -> None:
 
 
 def test_text_without_audio_response_is_answered_in_text(talk: Talk) -> None:
-    """`audio_response: false` silences one turn; its text comes as output that is not spoken."""
+    """`audio_response: false` silences one turn; its text arrives as output that is not spoken."""
     with EmbeddedBot(replies="Yes.") as bot:
         client = talk(bot)
         client.send("send-text", {"content": "Hello", "options": {"audio_response": False}})

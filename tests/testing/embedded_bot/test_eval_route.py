@@ -56,7 +56,7 @@ def audio_in(received: list[Any]) -> list[Any]:
 
 
 def test_a_spoken_turn() -> None:
-    """The user's audio is heard, and the bot's voice comes in messages, if it was asked for; no interruption frame."""
+    """The user's audio is heard, and the bot's voice arrives in messages on request; no interruption frame is sent."""
     with EmbeddedBot(hangover=QUICK, metrics=True) as bot, client_of(bot, capture_bot_audio=True) as client:
         session = bot.wait_for_session()
         client.send("client-ready", {"version": "2.2.0"})
@@ -74,7 +74,7 @@ def test_a_spoken_turn() -> None:
 
 @pytest.mark.parametrize("flags", [{}, {"skip_tts": True, "capture_bot_audio": True}])
 def test_a_silent_bot(flags: dict[str, bool]) -> None:
-    """Without the flag no audio comes, and with `skip_tts` the bot does not speak at all."""
+    """Without the flag no audio arrives, and with `skip_tts` the bot does not speak at all."""
     with EmbeddedBot(replies="Hello.") as bot, client_of(bot, **flags) as client:
         client.send("client-ready", {"version": "2.2.0"})
         client.send("send-text", {"content": "hi"})
@@ -86,7 +86,7 @@ def test_a_silent_bot(flags: dict[str, bool]) -> None:
 
 
 def test_controls() -> None:
-    """The context is replaced, what has no effect is kept, none is answered, and a cancelled bot leaves."""
+    """The context is replaced, controls without effect are kept, no control is answered, and a cancelled bot leaves."""
     with EmbeddedBot() as bot, client_of(bot) as client:
         session = bot.wait_for_session()
         client.control("eval-context", {"messages": [{"role": "user", "content": "hi"}]})
@@ -122,7 +122,7 @@ def test_another_first_message() -> None:
 
 
 def test_the_level_of_reports() -> None:
-    """The client's level holds in place of the bot's: by function, else that of all others, else none."""
+    """The client's level replaces the bot's: the level of the function, else the one for all others, else none."""
     reply = Reply("Done.", call=("f", {"x": 1}), result=2, report_level="arguments")
     with EmbeddedBot(replies=reply) as bot, client_of(bot) as client:
         client.send("client-ready", {"version": "2.2.0"})

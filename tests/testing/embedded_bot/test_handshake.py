@@ -1,4 +1,4 @@
-"""The handshake: what comes before bot-ready, and what it holds."""
+"""The handshake: the messages before bot-ready, and the fields of bot-ready."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ def test_required_headers(path: str) -> None:
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_quirks_leave_a_request_unanswered(stream: bool) -> None:
-    """As with real servers, an action that fails is never answered, nor is any later one; stop() ends the wait."""
+    """As with real servers, an action that fails and all later ones stay unanswered; stop() ends the wait."""
     actions = [
         posted(action("my:double", number=1)),
         posted(action("my:double")),

@@ -40,7 +40,7 @@ def incompatible(client: str, server: str) -> str:
         ("2.2.0", "abc", "Invalid client version format (abc).", "2.2.0", CAPABLE),
         ("2.2.0", "", "Client version unknown.", "2.2.0", CAPABLE),
         ("2.2.0", None, "Client version unknown.", "2.2.0", CAPABLE),
-        # The others
+        # Bots of other versions
         ("0.3.0", "2.2.0", None, "0.3.0", {"version", "config"}),
         ("0.3.0", "abc", None, "0.3.0", {"version", "config"}),
         ("0.3.0", None, None, "0.3.0", {"version", "config"}),
@@ -189,7 +189,7 @@ def test_a_turn_of_0_3(talk: Talk) -> None:
 
 
 def messenger(version: str) -> tuple[Messenger, list[dict[str, Any]]]:
-    """Return a messenger of a bot of that version, and the list of what it has sent."""
+    """Return a messenger of a bot of that version, and the list of its messages."""
     sent: list[dict[str, Any]] = []
     return Messenger(BotVersion(version), sent.append), sent
 

@@ -43,7 +43,7 @@ _ENCODERS: dict[Codec, Callable[[bytes], bytes]] = {"PCMU": encode_mulaw, "PCMA"
 
 
 class Caller:
-    """The provider's end of a call. Its audio comes at once, and its time is that of the audio."""
+    """The provider's end of a call. Its audio arrives at once, and its clock counts the audio."""
 
     def __init__(self, connection: ClientConnection, call: PhoneCall) -> None:
         self.connection = connection
@@ -53,7 +53,7 @@ class Caller:
         self.at = 0.0
 
     def open(self) -> None:
-        """Begin the call; Plivo's bots need audio, too, and do not hear it."""
+        """Start the call; Plivo's bots need audio too, and do not hear it."""
         for text in self.writer.opening():
             self.send(text)
         if self.provider.connected() is None:
@@ -156,7 +156,7 @@ def test_a_call(name: ProviderName) -> None:
 
 @each_provider
 def test_a_spoken_turn(name: ProviderName) -> None:
-    """The caller is heard, at the begin of the turn the bot sends `clear`, and then it answers with the same audio."""
+    """The caller is heard, the bot sends `clear` at the start of the turn, and then it answers with the same audio."""
     with (
         EmbeddedBot(hangover=QUICK, transcripts="Hello.", replies="Good day.") as bot,
         calling(bot, call_of(name)) as caller,
@@ -174,7 +174,7 @@ def test_a_spoken_turn(name: ProviderName) -> None:
 
 
 def test_the_answer_is_heard() -> None:
-    """The echo of the caller's speech comes in messages of 40 ms, whole, at 8 kHz."""
+    """The echo of the caller's speech arrives in messages of 40 ms, whole, at 8 kHz."""
     with EmbeddedBot(hangover=QUICK) as bot, calling(bot, call_of("twilio")) as caller:
         session = bot.wait_for_session()
         caller.say(tone(0.6, rate=RATE) + silence(1.0, RATE))
@@ -213,7 +213,7 @@ def test_another_rate_of_the_bot() -> None:
 
 
 def test_an_interruption() -> None:
-    """The caller interrupts: nothing of the old speech follows `clear`, and the marks in it may come back."""
+    """The caller interrupts: none of the old speech follows `clear`, and its marks may return."""
     with (
         EmbeddedBot(greeting="one two three four five six seven eight " * 5, hangover=GUARD) as bot,
         calling(bot, call_of("twilio")) as caller,
@@ -250,7 +250,7 @@ def test_keys(name: ProviderName) -> None:
         caller.connection.close()
         with pytest.raises(DisconnectedError):
             session.wait_for_dtmf("99")
-        session.wait_for_dtmf("12#")  # has come before the end
+        session.wait_for_dtmf("12#")  # has arrived before the end
 
 
 @each_provider
@@ -338,7 +338,7 @@ def test_a_provider_that_does_not_answer(who: str) -> None:
 
 
 def test_the_caller_hangs_up_first() -> None:
-    """What the bot has still to say, and its request, are left out."""
+    """The rest of the bot's speech, and its request, are left out."""
     with ProviderAPI() as api, EmbeddedBot(greeting="word " * 100, provider_api=api) as bot:
         with calling(bot, call_of("telnyx")) as caller:
             session = bot.wait_for_session()
@@ -367,7 +367,7 @@ def test_what_other_sessions_cannot() -> None:
                 wait(timeout=0)
 
 
-# -- what is no call --------------------------------------------------------------------------------------------------
+# -- requests that are no call ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -419,7 +419,7 @@ def test_one_message_is_not_enough() -> None:
 
 @pytest.mark.parametrize("text", ["hello", "[]", '{"event": "media", "media": {"payload": "?"}}'])
 def test_bad_messages_end_a_call(text: str) -> None:
-    """What no provider sends ends the call with 1000, and what says nothing does not."""
+    """A message that no provider sends ends the call with 1000; a message without content does not."""
     with EmbeddedBot() as bot, calling(bot, call_of("twilio")) as caller:
         session = bot.wait_for_session()
         caller.connection.send(b"\xff")
@@ -441,7 +441,7 @@ def test_faults(kind: Any) -> None:
         calling(bot, call_of("twilio")) as caller,
     ):
         session = bot.wait_for_session()
-        with contextlib.suppress(ConnectionClosed):  # the bot may end before all is sent
+        with contextlib.suppress(ConnectionClosed):  # the bot may end before all messages are sent
             caller.say(tone(0.6, rate=RATE) + silence(1.0, RATE))
         caller.until(ClearAudio)
         if kind == "malformed":
@@ -496,7 +496,7 @@ def test_calls_side_by_side() -> None:
 
 @each_provider
 def test_the_start_endpoint(name: ProviderName) -> None:
-    """`POST /start` tells a telephone where the WebSocket is."""
+    """`POST /start` gives a telephone the address of the WebSocket."""
     with EmbeddedBot() as bot:
         status, body, _ = ask(f"{bot.base_url}/start", body=json.dumps({"transport": name}).encode())
         assert (status, body) == (200, {"wsUrl": bot.ws_url})

@@ -15,7 +15,7 @@ SUNNY, RAINY = Reply("It is sunny."), Reply("It rains.")
 
 
 def test_the_first_pattern_that_is_found_counts() -> None:
-    """Patterns are searched in any case of letters; what fits none is repeated."""
+    """Patterns ignore case; a text that matches none is repeated."""
     replies = as_replies({"oslo$": SUNNY, "weather|oslo": "It rains."})
 
     assert choose_reply(replies, "The weather in Oslo", 0) == SUNNY

@@ -1,4 +1,4 @@
-"""Replies as scripts: functions, what is said meanwhile, and what is told of a reply that was interrupted."""
+"""Replies as scripts: functions, speech during a function, and the report of an interrupted reply."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def name_of(item: Item) -> str:
 
 
 def outline(reply: Reply, version: str = "2.2.0", **options: bool) -> list[str]:
-    """Return the types of messages of a reply, without those of its words."""
+    """Return the types of messages of a reply, without the types for its words."""
     found = [name_of(item) for _, item in script_of(reply, version, **options).steps()]
     dropped = ("audio", "bot-output", "bot-tts-text", "bot-transcription", "bot-tts-started", "bot-tts-stopped")
     return [name for name, _ in groupby(name for name in found if name not in dropped)]
@@ -140,7 +140,7 @@ def test_a_result_that_comes_during_the_filler() -> None:
 
 
 def test_what_is_not_spoken() -> None:
-    """A text without a voice is announced by bots of 2.x; an answer in text is spoken after a function all the same."""
+    """Bots of 2.x announce a text without a voice; an answer in text is still spoken after a function."""
     assert outline(Reply("Rain.", say="")) == RUN
     assert outline(Reply("Rain."), spoken=False) == RUN
     assert outline(Reply("Rain.", **CALL, result=7), spoken=False)[-2:] == SPOKEN
@@ -161,7 +161,7 @@ def test_what_is_spoken_in_place_of_the_text() -> None:
 
 
 def test_a_run_of_nothing() -> None:
-    """Bots of 0.3 tell its end twice."""
+    """Bots of 0.3 report the end of an empty run twice."""
     ends = {
         version: [name_of(item) for _, item in script_of(Reply(""), version).steps()]
         for version in ("0.3.0", "1.2.0", "2.2.0")

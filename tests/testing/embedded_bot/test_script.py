@@ -60,7 +60,7 @@ def name_of(step: Step) -> str:
 
 
 def test_order_of_a_spoken_turn() -> None:
-    """The order is that of a real 2.x bot: audio first, then its first progress before bot-started-speaking."""
+    """The order matches a real 2.x bot: audio first, then its first progress before bot-started-speaking."""
     assert outline(play(REPLY, speech(1.2, 0.0, 0.4, 0.8))) == [
         *WRITTEN,
         "bot-tts-started",
@@ -120,7 +120,7 @@ def test_a_reply_of_nothing() -> None:
 
 
 def test_fields_of_bot_output() -> None:
-    """The fields are those of a real bot, and all reports of a sentence have one segment id."""
+    """The fields match those from a real bot, and all reports of a sentence have one segment id."""
     items = [item for _, item in play("Hi you.", speech(0.4, 0.0, 0.2)) if isinstance(item, dict)]
     outputs = [item["data"] for item in items if item["type"] == "bot-output"]
     new, done = [data for data in outputs if data["spoken_status"] in ("new", "completed")]

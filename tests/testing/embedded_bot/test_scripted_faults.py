@@ -51,7 +51,7 @@ def test_a_session_without_an_answer_to_client_ready(talk: Talk) -> None:
 @pytest.mark.parametrize(("fault", "code"), [("drop", 1006), ("close", 1000)])
 @pytest.mark.parametrize(("reply", "last"), [("One two.", "bot-tts-text"), (Reply("One two.", say=""), "bot-llm-text")])
 def test_the_connection_ends_at_the_first_word(talk: Talk, fault: Any, code: int, reply: Any, last: str) -> None:
-    """The rest of the reply does not come. The word is spoken, or written by a bot without a voice."""
+    """The rest of the reply is not sent. The word is spoken, or written by a bot without a voice."""
     with EmbeddedBot(replies=reply, faults=[Fault(fault, 1)]) as bot:
         client = talk(bot)
         client.send("send-text", HELLO)
@@ -83,7 +83,7 @@ def test_a_reply_that_stalls(talk: Talk) -> None:
 
 
 def test_a_message_that_is_no_json(talk: Talk) -> None:
-    """The reply goes on after it."""
+    """The reply continues after a message that is no JSON."""
     with EmbeddedBot(replies="One two.", faults=[Fault("malformed")]) as bot:
         client = talk(bot)
         client.send("send-text", HELLO)
@@ -94,7 +94,7 @@ def test_a_message_that_is_no_json(talk: Talk) -> None:
 
 
 def test_a_slow_reply(talk: Talk) -> None:
-    """No chunk of its audio comes earlier than at half the pace of real time, but the two of the head start."""
+    """No chunk of its audio arrives earlier than at half the pace of real time, except the two in the head start."""
     arrivals: list[float] = []
     with EmbeddedBot(replies="One two.", faults=[Fault("slow")]) as bot:
         client = talk(bot)
@@ -117,7 +117,7 @@ def test_a_slow_reply(talk: Talk) -> None:
     ],
 )
 def test_a_model_that_fails(talk: Talk, version: str, order: list[str]) -> None:
-    """The error is told where bots of this version tell it, and it is not fatal."""
+    """The error is reported where bots of this version report it, and it is not fatal."""
     with EmbeddedBot(version=version, faults=[Fault("error", "hello")]) as bot:
         client = talk(bot)
         if version == "0.3.0":

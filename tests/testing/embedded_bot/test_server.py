@@ -50,7 +50,7 @@ def test_connections_are_served_beside_each_other() -> None:
 
 
 def test_no_descriptor_is_left(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """A connection waits until there is one; meanwhile the server looks for it now and then, and says so once."""
+    """A connection waits for a free descriptor; the server retries now and then, and logs it once."""
     failures: list[float] = []
     real, are_left = socket.socket.accept, threading.Event()
 
@@ -176,7 +176,7 @@ class Watched:
         alone = self._free.acquire(blocking=False)
         self.met = self.met or not alone
         self.calls.append(name)
-        threading.Event().wait(0.02)  # so that another thread can come in, if nothing keeps it out
+        threading.Event().wait(0.02)  # so that another thread can enter, if nothing keeps it out
         try:
             return getattr(self._watched, name)(*args)
         finally:
@@ -224,7 +224,7 @@ def test_one_thread_at_a_time_is_in_a_tls_connection() -> None:
 
 
 def test_the_limit_of_a_tls_connection() -> None:
-    """A reading thread gives up after the limit that was set last, and a part of a record is no reason to block."""
+    """A read stops after the latest time limit, and a partial record does not block it."""
     found: list[str] = []
 
     def serve(connection: Any) -> None:

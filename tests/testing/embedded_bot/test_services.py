@@ -51,7 +51,7 @@ def with_hints_for_type_checkers(text: "OnlyKnownThere") -> None:  # type: ignor
     ],
 )
 def test_types_of_arguments(function: Callable[..., Any], types: str, result: str) -> None:
-    """Types come from annotations, then from defaults, else they are "object". Any function can be described."""
+    """Types are taken from annotations, then from defaults, else they are "object". Any function can be described."""
     told = describe("service:action", function)
 
     assert (told["service"], told["action"], told["result"]) == ("service", "action", result)

@@ -1,4 +1,4 @@
-"""The WebSocket server of the embedded bot: what ends a session."""
+"""The WebSocket server of the embedded bot: the causes of a session's end."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Injected:
 
 
 def pipe_with(*injected: ConnectionFault) -> FaultPipe:
-    """Return a pipe with faults from the beginning."""
+    """Return a pipe with faults from the start."""
     pipe = FaultPipe()
     for fault in injected:
         pipe.strike(Injected(fault), 0.0)

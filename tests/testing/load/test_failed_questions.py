@@ -1,4 +1,4 @@
-"""Questions that fail: each is reported once as a failed answer, whatever call has asked and waited."""
+"""Questions that fail: each is reported once as a failed answer, for any call that asks and waits."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TIMED_OUT: Reported = [("first text", "RequestTimeoutError")]
 
 @contextmanager
 def talk(**options: Any) -> Iterator[tuple[MeasuredClient, Reported, BotSession]]:
-    """Yield a client of a bot, what is measured of answers with the errors of those that failed, and the session."""
+    """Yield a client of a bot, the measured answers with the errors of failed ones, and the session."""
     reported: Reported = []
 
     def note(done: Measurement) -> None:
@@ -53,7 +53,7 @@ def mute(_: BotSession, message: dict[str, Any]) -> bool:
 
 
 def held_by(release: threading.Event) -> Callable[[BotSession, dict[str, Any]], bool]:
-    """Return what lets a bot process the text "late" only after the event."""
+    """Return a function that lets a bot process the text "late" only after the event."""
 
     def hold(_: BotSession, message: dict[str, Any]) -> bool:
         if message["type"] == "send-text" and message["data"]["content"] == "late":
@@ -72,7 +72,7 @@ def ask_by_voice(client: MeasuredClient) -> None:
 
 
 def type_late(client: MeasuredClient) -> None:
-    """Send the text "late", and wait until its turn has begun."""
+    """Send the text "late", and wait until its turn has started."""
     with client.events("turn_started", timeout=GUARD) as started:
         client.send_text("late", audio_response=False)
         next(started)
@@ -113,7 +113,7 @@ def test_the_table() -> None:
 
 @pytest.mark.parametrize("way", [ask, listen, wait_for_answer])
 def test_an_answer_that_comes_later(way: Callable[[MeasuredClient], None]) -> None:
-    """An answer that comes after the time-out is no success, and no answer to the next question."""
+    """An answer that arrives after the time-out is no success, and no answer to the next question."""
     release = threading.Event()
     with talk(handler=held_by(release)) as (client, reported, _):
         with pytest.raises(RequestTimeoutError):
@@ -140,8 +140,8 @@ def answer_speech(session: BotSession) -> None:
 
 @pytest.mark.parametrize("is_kept", [True, False])
 def test_speech_that_is_heard_later(monkeypatch: pytest.MonkeyPatch, is_kept: bool) -> None:
-    """The bot reports it when the question was given up already: it is no second result, also if that is so late that
-    the client has forgotten when it was said.
+    """The bot reports the speech after its question has failed: it is no second result, even if the client has since
+    forgotten the time of the question.
     """
     if not is_kept:
         limits.patch(monkeypatch, user_lead=0.0)
@@ -156,8 +156,8 @@ def test_speech_that_is_heard_later(monkeypatch: pytest.MonkeyPatch, is_kept: bo
 
 
 def test_a_text_that_cannot_be_sent_beside_speech() -> None:
-    """The bot gets nothing of it, so what it reports next is what the user has said."""
-    source = BytesSource(tone(0.2) + bytes(6400), 16_000)  # the voice is over before the text fails
+    """The bot gets no part of the text, so its next report is about the user's speech."""
+    source = BytesSource(tone(0.2) + bytes(6400), 16_000)  # the voice ends before the text fails
     with talk(version="0.3.0", speech_threshold=1e9) as (client, reported, session):
         client.update_mic(source)
         client.enable_mic(True)
@@ -185,7 +185,7 @@ def test_several_calls_that_wait() -> None:
 
 
 def hear(client: MeasuredClient, session: BotSession) -> None:
-    """Have the bot hear the user, and begin no answer."""
+    """Have the bot hear the user, and start no answer."""
     with client.events("user-stopped-speaking", timeout=GUARD) as stopped:
         for type_ in ("user-started-speaking", "user-stopped-speaking"):
             session.send({"label": "rtvi-ai", "type": type_})
@@ -193,7 +193,7 @@ def hear(client: MeasuredClient, session: BotSession) -> None:
 
 
 def test_several_questions_in_one_turn() -> None:
-    """What a bot that hangs does not answer is one turn. Each question in it has failed, or is answered in the end."""
+    """Questions to a hanging bot share one turn. Each of them fails, or is answered in the end."""
     source = ToneSource(duration=0.2)
     with talk(speech_threshold=1e9) as (client, reported, session):
         hear(client, session)
@@ -204,7 +204,7 @@ def test_several_questions_in_one_turn() -> None:
             assert raised.value.turn.number == 1
         asking = threading.Thread(target=lambda: client.ask(source, GUARD))
         asking.start()
-        until(lambda: source.wait(GUARD))  # False before the question is begun
+        until(lambda: source.wait(GUARD))  # False before the question starts
         answer_speech(session)
         asking.join(GUARD)
     assert reported == [*2 * [("first audio", "RequestTimeoutError")], *ANSWERED]
@@ -212,7 +212,7 @@ def test_several_questions_in_one_turn() -> None:
 
 @pytest.mark.parametrize("way", [MeasuredClient.listen, MeasuredClient.wait_for_answer])
 def test_speech_that_is_repeated(way: Callable[[MeasuredClient, float], object]) -> None:
-    """What the user says again is another question, though it is the same turn; what is waited for again is not."""
+    """Repeated speech of the user is another question, though it is the same turn; a repeated wait is not."""
     with talk(speech_threshold=1e9) as (client, reported, session):
         for _ in range(2):
             hear(client, session)
@@ -224,7 +224,7 @@ def test_speech_that_is_repeated(way: Callable[[MeasuredClient, float], object])
 
 
 def test_a_thread_that_listens() -> None:
-    """What it waits for in vain is not the question of another thread's ask(), which is answered in time."""
+    """A wait in vain does not count as the question of another thread's ask(), which is answered in time."""
     release = threading.Event()
     with talk(handler=held_by(release)) as (client, reported, _):
         asking = threading.Thread(target=lambda: client.ask("late", GUARD, audio_response=False))
@@ -244,7 +244,7 @@ def test_a_thread_that_listens_while_another_speaks() -> None:
     with talk(speech_threshold=1e9) as (client, reported, session):
         asking = threading.Thread(target=lambda: client.ask(source, GUARD))
         asking.start()
-        until(lambda: source.wait(GUARD))  # False before the question is begun
+        until(lambda: source.wait(GUARD))  # False before the question starts
         with pytest.raises(RequestTimeoutError):
             client.listen(SOON)
         answer_speech(session)
@@ -287,7 +287,7 @@ def test_other_errors(options: dict[str, Any], error: type[RTVIError]) -> None:
 
 
 def test_a_session_that_the_client_ends_by_itself() -> None:
-    """What wait_for_answer() waits for has failed, too, if the bot does not keep to the protocol."""
+    """The question of wait_for_answer() also fails if the client ends a session whose bot breaks the protocol."""
     with talk(handler=break_protocol) as (client, reported, _):
         client.send_text("Well?", audio_response=False)
         with pytest.raises(DisconnectedError) as raised:

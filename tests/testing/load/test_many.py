@@ -166,13 +166,13 @@ class TestRunning:
         assert most == [3]
 
     def test_ramp_up(self, bot: EmbeddedBot) -> None:
-        """Sessions begin one after the other, at the given rate."""
+        """Sessions start one after the other, at the given rate."""
         with takes(2.0):
             report = run_many(lambda _: None, 6, bot.ws_url, spawn_rate=50)
         assert all(row.began >= row.number / 50 for row in report.rows)
 
     def test_ramp_up_after_a_wait(self, bot: EmbeddedBot) -> None:
-        """Sessions that waited for others begin at that rate, too."""
+        """Sessions that waited for others start at that rate, too."""
         together = threading.Barrier(4)
 
         def scenario(_: MeasuredClient) -> None:
@@ -310,7 +310,7 @@ class TestEnding:
     def test_abandoned(
         self, bot: EmbeddedBot, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """A scenario that blocks in a call of its own is abandoned, and its stack is logged."""
+        """A scenario that blocks in its own call is abandoned, and its stack is logged."""
         limits.patch(monkeypatch, scenario_end=0.1)
         free = threading.Event()
         report = run_many(lambda _: free.wait(GUARD), 1, bot.ws_url, session_timeout=0.1)

@@ -55,7 +55,7 @@ SCRIPTS: dict[str, list[tuple[str, Any]]] = {
 
 
 def handle(session: BotSession, message: dict[str, Any]) -> bool:
-    """Answer some texts by a script. Before "and then" comes something that was not asked, or was asked before."""
+    """Answer some texts by a script. Text before "and then" is unasked, or answers an earlier question."""
     said = (message.get("data") or {}).get("content")
     script = [*RAIN] if said == "and then" else []
     if said in SCRIPTS:
@@ -367,7 +367,7 @@ class TestAnswers:
         assert names(measurements) == [("connect", "connect", None)]
 
     def test_the_bot_leaves_in_mid_answer(self, client: MeasuredClient, measurements: list[Measurement]) -> None:
-        """What came is reported, and what is missing as a failure."""
+        """The partial answer is reported, and the missing part as a failure."""
         client.connect()
         client.send_text("leave soon", audio_response=False)
         with pytest.raises(DisconnectedError):
@@ -379,7 +379,7 @@ class TestAnswers:
         ]
 
     def test_a_function(self, client: MeasuredClient, measurements: list[Measurement]) -> None:
-        """What the bot writes before a function is not the whole answer."""
+        """The bot's text before a function is not the whole answer."""
         with client:
             client.send_text("weather", audio_response=False)
             turn = client.wait_for_answer(GUARD)
@@ -395,7 +395,7 @@ class TestAnswers:
         assert names(measurements)[1:] == [("answer", "first text", "BotError")]
 
     def test_a_late_answer(self, client: MeasuredClient, measurements: list[Measurement]) -> None:
-        """An answer that was given up is neither reported again nor taken for that to the next question."""
+        """An abandoned answer is not reported again, and is not taken for the answer to the next question."""
         with client:
             client.send_text("silence", audio_response=False)
             with pytest.raises(RequestTimeoutError):
@@ -425,7 +425,7 @@ class TestAnswers:
         ]
 
     def test_what_is_no_answer(self, client: MeasuredClient, measurements: list[Measurement]) -> None:
-        """What the bot says unasked is neither measured nor waited for."""
+        """Unasked speech of the bot is not measured, and no call waits for it."""
         with client:
             client.send_text("and then", audio_response=False)
             assert client.wait_for_answer(GUARD).bot_text == "No."

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.inside
 
 
 def test_one_question() -> None:
-    """A question is reported once, and the last report of its turn says whether it was given up."""
+    """A question is reported once, and the last report of its turn says whether it was abandoned."""
     outcomes, asked = Outcomes(), time.monotonic()
     assert not outcomes.was_given_up(1)
     assert outcomes.note(1, asked, given_up=True)
@@ -30,7 +30,7 @@ def test_another_question_in_the_turn() -> None:
 
 
 def test_speech_that_goes_on() -> None:
-    """Speech that goes on is no other question, unless a call has asked one meanwhile."""
+    """Speech that continues belongs to the same question, unless a call has asked another one since."""
     outcomes = Outcomes()
     assert outcomes.note(1, time.monotonic(), given_up=True, in_speech=True)
     assert not outcomes.note(1, time.monotonic() + 60.0, given_up=False)
@@ -39,7 +39,7 @@ def test_speech_that_goes_on() -> None:
 
 
 def test_not_heard() -> None:
-    """A later turn of what was said before is of that question, which was reported."""
+    """A later turn with the speech of an unheard question belongs to that question, which has been reported."""
     outcomes, asked = Outcomes(), time.monotonic()
     outcomes.not_heard(1)
     assert outcomes.note(1, asked, given_up=False)
@@ -49,7 +49,7 @@ def test_not_heard() -> None:
 
 
 def test_not_heard_in_time() -> None:
-    """If it is not known when a turn was said, the first one is of what was given up, if nothing was said since."""
+    """A turn of unknown time belongs to the unheard question if it is the first one and nothing was said since."""
     outcomes = Outcomes()
     assert outcomes.note(1, None, given_up=False)
     outcomes.not_heard(1)

@@ -22,7 +22,7 @@ def bot() -> Iterator[EmbeddedBot]:
 
 
 def test_lines(bot: EmbeddedBot, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lines on stderr tell how far it is, where that is no terminal; only if they are asked for."""
+    """Lines on stderr show the progress where stderr is no terminal, only on request."""
     limits.patch(monkeypatch, load_line=0.01)
     told = threading.Event()
 

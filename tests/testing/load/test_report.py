@@ -73,7 +73,7 @@ class TestSides:
         ]
 
     def test_answers_that_are_late_and_that_are_missing(self) -> None:
-        """A session without any part of an answer is told apart from a late answer, with the delay of the process."""
+        """A session without any part of an answer is listed apart from a late answer, with the delay of the process."""
         missing = overloaded().rows[2]
         late = attrs.evolve(missing, measurements=(done("first audio", 9.0, kind="answer"), *_failed("complete")))
         report = Report(rows=(*[attrs.evolve(missing, audio=RowAudio(sent=5.0, max_delay=0.2))] * 42, late), seconds=9)
@@ -88,7 +88,7 @@ class TestSides:
         assert [json.loads(each.to_json())["unanswered"] for each in (report, silent, overloaded())] == [42, 1, 1]
 
     def test_a_late_process(self) -> None:
-        """What this process was late with is told, and how late the thread was that sends."""
+        """The report shows how late this process sent audio, and how late the sending thread ran."""
         report = overloaded()
         late = attrs.evolve(report.rows[0], audio=RowAudio(sent=5.0, late=2.0, max_delay=1.5))
         lines = str(attrs.evolve(report, rows=(late, *report.rows[1:]))).splitlines()
@@ -141,7 +141,7 @@ class TestReport:
         assert [key for key in json.loads(report.to_json()) if f"`{key}`" not in str(Report.to_json.__doc__)] == []
 
     def test_percentiles(self, report: Report) -> None:
-        """Percentiles are over all sessions without the failures, which are counted."""
+        """Percentiles are over all sessions without the failed ones, which are counted."""
         request, connect = report.percentiles
         assert (request.name, request.count, request.failed) == ("x", 203, 1)
         assert [request.p50, request.p95, request.p99, request.longest] == pytest.approx([0.5, 0.95, 0.99, 1.0])
@@ -158,7 +158,7 @@ class TestReport:
         ]
 
     def test_many_errors(self) -> None:
-        """The most frequent errors are shown with their first sessions, and the number of the others."""
+        """The most frequent errors are shown with their first sessions, and the rest as a number."""
         rows = [Row(number=n, outcome="failed", error=f"E: {min(n, 11)}", began=0, seconds=0) for n in range(20)]
         lines = str(Report(rows=tuple(rows), seconds=0.0)).splitlines()[2:]
         named = "(sessions 11, 12, 13, 14, 15, 16, 17, 18, …)"

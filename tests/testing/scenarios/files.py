@@ -1,4 +1,4 @@
-"""Scenario files of one scenario, for tests of what becomes of it."""
+"""Scenario files of one scenario, for tests of their results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def scenario_of(folder: Path, text: str, name: str = "file.yaml") -> scenarios.S
 
 
 def statuses(result: scenarios.ScenarioResult) -> list[tuple[str, Mapping[int, str]]]:
-    """Return the verdict of each turn, and those of its expectations, by index; of failures their kinds."""
+    """Return the verdict of each turn, and the verdicts of its expectations, by index; for failures, their kinds."""
     return [
         (turn.verdict, {each.index: each.kind or each.verdict for each in turn.expectations}) for turn in result.turns
     ]

@@ -1,4 +1,4 @@
-"""A session of which everything is known beforehand, for tests of what expectations find in it."""
+"""A session whose events are all known beforehand, for tests of the matching of expectations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def event(at: float, type_: RTVIEvent, data: Any = None) -> Event[Any]:
 
 
 def written(at: float, *tokens: str) -> list[Event[Any]]:
-    """Return a response of the model, which begins and ends at a moment."""
+    """Return a response of the model, which starts and ends at a moment."""
     text = [event(at, RTVIEvent.BOT_LLM_TEXT, payloads.BotLLMTextData(text=token)) for token in tokens]
     return [event(at, RTVIEvent.BOT_LLM_STARTED), *text, event(at, RTVIEvent.BOT_LLM_STOPPED)]
 
@@ -60,13 +60,13 @@ def expected(name: str, **keys: Any) -> Expectation:
 
 
 class Rig:
-    """A session whose clock stands until something is waited for.
+    """A session whose clock stands still until a call waits.
 
     Args:
-        comes: single events and lists of them, in their order.
-        ends_at: when the bot ends the session, in seconds; infinite: not at all.
-        verdicts: of the judge, one after the other: the verdict, or a pair of it and the seconds that it takes. None:
-            there is no judge.
+        comes: Single events and lists of them, in order of arrival.
+        ends_at: Time at which the bot ends the session, in seconds; infinite: never.
+        verdicts: Verdicts of the judge, one after the other: a verdict, or a pair of it and its duration in seconds.
+            None: no judge.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Rig:
         self._ends_at = ends_at
         self._verdicts = deque(verdicts or ())
         self.now = 0.0
-        #: What the judge was asked.
+        #: The requests to the judge.
         self.asked: list[AskJudge] = []
         self.stream = ScenarioStream(bot_speaks=speaks, has_user_input=has_user_input, tells_model=tells_model)
         self._matcher = ExpectationMatcher(
@@ -92,7 +92,7 @@ class Rig:
         self._sent_at = 0.0
 
     def wait(self, until: float) -> None:
-        """Let the time pass, and everything come that comes in it."""
+        """Let the time pass, and deliver all events of that time."""
         while self._coming and self._coming[0].received_at <= until:
             self.now = self._coming[0].received_at
             self.stream.feed(self._coming.popleft())
@@ -101,19 +101,19 @@ class Rig:
             self.stream.end()
 
     def send(self) -> None:
-        """Begin a turn with something that the user says."""
+        """Start a turn with words of the user."""
         self.stream.begin_turn()
         self.stream.drop()
         self.stream.sent(self.now)
         self._sent_at = self.now
 
     def observe(self) -> None:
-        """Begin a turn without anything."""
+        """Start a turn without any words."""
         self.stream.begin_turn()
         self._sent_at = self.now
 
     def match(self, *expectations: Expectation) -> list[Match]:
-        """Return what has become of expectations, until one ends the turn."""
+        """Return the outcome of expectations, until one ends the turn."""
         matches = []
         for expectation in expectations:
             matches.append(self.run(self._matcher.match(expectation, self._sent_at)))
@@ -122,11 +122,11 @@ class Rig:
         return matches
 
     def answer_now(self, expectation: Expectation) -> Match:
-        """Return what has become of an expectation by what has come so far."""
+        """Return the outcome of an expectation from the events so far."""
         return self.run(self._matcher.answer_now(expectation, "it does not tell"))
 
     def run(self, steps: Steps) -> Match:
-        """Give a matcher what it needs."""
+        """Give a matcher its inputs."""
         reply: object = None
         while True:
             try:

@@ -35,7 +35,7 @@ def obstacle(door: Door, given: Scenario, *, tts: bool = False, next_line: bool 
 
 @pytest.mark.parametrize("event", get_args(EventName))
 def test_what_each_door_tells(event: EventName) -> None:
-    """The eval route tells all; others but what is sent on demand; a call what is heard."""
+    """The eval route reports all events; others all but those on demand; a call only the audible ones."""
     assert EVAL.gap(event) is None
     on_demand = {"vad_user_started_speaking", "vad_user_stopped_speaking", "llm_marker"}
     gap = SOCKET.gap(event)
@@ -46,7 +46,7 @@ def test_what_each_door_tells(event: EventName) -> None:
 
 
 def test_what_would_tell() -> None:
-    """Each reason names what would do it."""
+    """Each reason names the option that would help."""
     deaf = Door(name="eval", is_eval=True, carries_messages=True, shows_images=False, hears=False)
     for gap, told in (
         (deaf.gap("response"), "--transcribe"),
@@ -60,7 +60,7 @@ def test_what_would_tell() -> None:
 
 
 def test_what_cannot_be_run() -> None:
-    """What a scenario cannot do without is told before a turn is said."""
+    """A missing requirement of a scenario is reported before a turn is said."""
     typed = scenario(ScenarioTurn(user="Hi"))
     seeded = scenario(ScenarioTurn(user="Hi"), context=[{"role": "system", "content": "x"}])
     shown = scenario(ScenarioTurn(user="Hi", image=Path("x.png")))

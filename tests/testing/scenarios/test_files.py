@@ -1,4 +1,4 @@
-"""What a scenario file says, and the faults that are found in one."""
+"""The content of a scenario file, and its faults."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_one_scenario_at_the_top(load: Load, tmp_path: Path) -> None:
 
 
 def test_several_scenarios(load: Load) -> None:
-    """A scenario takes what it lacks from the file; its own keys replace the file's, whole."""
+    """A scenario takes missing keys from the file; its own keys replace the file's, whole."""
     text = """
 name: booking
 stop_on_failure: false
@@ -94,7 +94,7 @@ def test_where_things_are(load: Load, tmp_path: Path) -> None:
 
 
 def test_a_folder(load: Load, tmp_path: Path) -> None:
-    """The named files of a folder are read in their order; what they include, and folders, are left out."""
+    """The named files of a folder are read in their order; included files, and folders, are left out."""
     (tmp_path / "later").mkdir()
     for name, text in {
         "later/no.yaml": "name: no\nturns: []\n",
@@ -152,7 +152,7 @@ def test_not_all_of_many_faults_are_listed(fault: Fault) -> None:
     [("no.yaml", "cannot be read: No such file"), ("", "no scenario file in this folder"), ("pipe", "not a file")],
 )
 def test_no_file(tmp_path: Path, name: str, text: str) -> None:
-    """What cannot be read is a fault of the whole file."""
+    """An unreadable file is a fault of the whole file."""
     if name == "pipe":
         os.mkfifo(tmp_path / name)
     with pytest.raises(ScenarioFileError, match=text) as caught:
@@ -162,7 +162,7 @@ def test_no_file(tmp_path: Path, name: str, text: str) -> None:
 
 
 def test_a_manifest(fault: Fault) -> None:
-    """A manifest of a suite says what it is."""
+    """A manifest of a suite is not a scenario, and the error calls it a manifest."""
     assert "a manifest of `pipecat eval suite`" in fault("bots_dir: x\nsuite:\n  - {bot: a.py, scenarios: [a]}\n")
 
 
@@ -323,7 +323,7 @@ EVENTS = [
 
 
 def test_events(load: Load) -> None:
-    """Each event can be expected, be absent, and begin a wait."""
+    """Each event can be expected, be absent, and start a wait."""
     line = "  - {user: x, send_after: {event: E}, expect: [{event: E}, {event: E, absent: true}]}\n"
     lines = "".join(line.replace("E", event) for event in EVENTS)
     turns = only(load(f"name: a\n{SPOKEN}{HEARD}turns:\n{lines}")).turns
@@ -333,7 +333,7 @@ def test_events(load: Load) -> None:
 
 
 def test_a_response_in_text(load: Load) -> None:
-    """Where the bot's modality is text, a response is what the language model says."""
+    """If the bot's modality is text, a response is the language model's text."""
     text = "name: a\nturns: [{expect: [{event: response, eval: greets}, {event: llm_response}]}]\n"
     assert [each.event for each in only(only(load(text)).turns).expect] == ["llm_response"] * 2
     assert [each.event for each in only(only(load(text + HEARD)).turns).expect] == ["response", "llm_response"]
@@ -588,7 +588,7 @@ FAULTS = [
 
 @pytest.mark.parametrize(("text", "expected"), FAULTS, ids=[expected[:40] for _, expected in FAULTS])
 def test_faults(fault: Fault, text: str, expected: str) -> None:
-    """What is wrong in a file is refused, at its line and column."""
+    """Errors in a file are refused, at their line and column."""
     assert re.match(f"calls.yaml:{expected.replace('?', '[?]')}", found := fault(text)), found
     assert "\n" not in found
 

@@ -34,14 +34,14 @@ def test_verdicts(given: Any, verdict: str, reason: str) -> None:
 
 @pytest.mark.parametrize("given", [None, "yes", 1, (True,), (True, None), [True, "x"]])
 def test_no_verdicts(given: Any) -> None:
-    """Anything else is an error, and so is what the judge raises."""
+    """Anything else is an error, and so is an exception of the judge."""
     judged = ask_judge(lambda *_: given, ASKED, [])
     assert (judged.verdict, "TypeError" in judged.reason) == ("error", True)
     assert ask_judge(lambda *_: 1 / 0, ASKED, []).reason == "ZeroDivisionError: division by zero"
 
 
 def test_the_question() -> None:
-    """A function gets what the user has said last; a `ChatJudge` gets the whole conversation, and calls as calls."""
+    """A function gets the user's last words; a `ChatJudge` gets the whole conversation, and calls as calls."""
     said = [("user", "Hi"), ("bot", "Hello"), ("user", "Who are you?"), ("bot", "A bot")]
     asked: list[Any] = []
     ask_judge(lambda *given: asked.append(given) or True, ASKED, said)  # type: ignore[func-returns-value]

@@ -1,4 +1,4 @@
-"""What an error says of a key or a word that is not known."""
+"""Errors about unknown keys and words."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ Fault = Callable[..., str]
     ],
 )
 def test_hints(fault: Fault, text: str, end: str) -> None:
-    """An error has the nearest name, or all, and says what is to be quoted."""
+    """An error has the nearest name, or all names, and asks for quotes where they are needed."""
     assert end in fault(f"name: a\nturns: []\n{text}\n")
 
 
 def test_what_is_shown_of_a_value(fault: Fault) -> None:
-    """A value is one short line, whatever is in it."""
+    """A value of any content is one short line."""
     found = fault('name: a\nturns: []\nuser: {modality: "\\e[31m\\n' + "x" * 1000 + '"}\n')
     assert found.isprintable()
     assert len(found) < 300

@@ -23,7 +23,7 @@ def sent(*comes: Any, **options: Any) -> Rig:
 
 
 def test_order() -> None:
-    """Events are taken in their order; others may come between them."""
+    """Events are taken in their order; others may arrive between them."""
     rig = sent(event(1, STARTED), written(2, "Hi"), event(3, STOPPED))
     assert kinds(rig.match(*map(expected, ("llm_response", "bot_stopped_speaking")))) == ["passed", "passed"]
 
@@ -36,7 +36,7 @@ def test_a_call_behind_the_answer() -> None:
 
 
 def test_from_the_start_of_the_turn() -> None:
-    """With `check_from: turn_start` what was passed over counts, once, and not from before the turn."""
+    """With `check_from: turn_start`, skipped events of the same turn count, once each."""
     rig = sent(called(1, "look"), called(1, "find"), written(2, "Rain"))
     calls = [expected("function_call", calls=[name], check_from="turn_start") for name in ("find", "look", "look")]
     assert kinds(rig.match(expected("llm_response"), *calls)) == [*["passed"] * 3, "missing_function_call"]
@@ -55,14 +55,14 @@ def test_limits_count_from_the_send() -> None:
 
 
 def test_the_default_limit() -> None:
-    """Without a limit of its own an expectation has that of the run."""
+    """An expectation without a limit has the limit of the run."""
     assert kinds(sent(written(9.9, "Hi")).match(expected("llm_response"))) == ["passed"]
     (match,) = sent(written(10.1, "Hi")).match(expected("llm_response"))
     assert match.reason == "no matching llm_response came within 10000 ms"
 
 
 def test_why_nothing_came() -> None:
-    """The reason of a timeout tells what was taken before, passed over, or asked not to come."""
+    """The reason of a timeout lists the events that were taken before, skipped, or expected to be absent."""
     rig = sent(event(1, STARTED), written(1), called(1, "look"), written(2, "Hi"), speaks=True)
     _, _, taken = rig.match(expected("function_call", calls=["look"]), *[expected("llm_response")] * 2)
     assert taken.reason.endswith(
@@ -94,7 +94,7 @@ def test_what_came_before_the_end_counts() -> None:
 
 
 def test_what_came_in_time_but_is_looked_at_late() -> None:
-    """An event counts by its own time, though a slow judge was asked meanwhile."""
+    """An event counts by its own time, even if a slow judge delays the check."""
     rig = sent(written(1, "Hi"), event(2, STARTED), event(4, STOPPED), verdicts=[("yes", 9.0)])
     limit = {"within_ms": 3000}
     names = expected("bot_started_speaking", **limit), expected("bot_stopped_speaking", **limit)
@@ -112,7 +112,7 @@ def test_texts_add_up() -> None:
 
 
 def test_a_text_that_never_comes() -> None:
-    """Some came, none fitted: that is no timeout, and the turn goes on."""
+    """Some texts arrived, none matched: that is no timeout, and the turn continues."""
     rig = sent(written(1, "Let me look."), event(2, STARTED))
     matches = rig.match(expected("llm_response", text_contains="rain", within_ms=3000), expected("image", within_ms=1))
     assert kinds(matches) == ["text_mismatch", "timeout"]
@@ -141,7 +141,7 @@ def test_the_first_event_without_demands() -> None:
 
 
 def test_transcriptions_add_up() -> None:
-    """What the user was heard to say adds up, too."""
+    """Transcriptions of the user add up, too."""
     rig = sent(heard(1, "press"), heard(2, "one"))
     assert rig.match(expected("user_transcription", text_contains="press one"))[0].matched == "press one"
 
@@ -150,7 +150,7 @@ def test_transcriptions_add_up() -> None:
 
 
 def test_absent() -> None:
-    """Nothing of the type for the time after the send; what comes is told at once."""
+    """No event of the type may arrive for a time after the send; an event that arrives fails at once."""
     rig = sent(written(1, "Hi"), called(3, "look", {"city": "Oslo"}))
     assert kinds(rig.match(expected("function_call", absent=True, within_ms=2900))) == ["passed"]
     assert rig.now == 2.9
@@ -160,7 +160,7 @@ def test_absent() -> None:
 
 
 def test_absent_at_the_end_of_the_call() -> None:
-    """After the end of the call nothing comes."""
+    """At the end of the call, absence is certain: the expectation passes at once."""
     rig = sent(ends_at=1)
     assert (
         rig.match(expected("llm_response", absent=True))[0].matched == "no llm_response before the bot ended the call"
@@ -188,7 +188,7 @@ def test_absent_and_the_rest_of_a_reply() -> None:
 
 
 def test_calls_in_any_order() -> None:
-    """All calls are needed, in any order, and others may come between them."""
+    """All calls are needed, in any order, and others may arrive between them."""
     rig = sent(called(1, "b"), called(1, "c"), called(2, "a"))
     (match,) = rig.match(expected("function_call", calls=["a", "b"]))
     assert match.matched == "a, b"
@@ -219,7 +219,7 @@ def test_a_corrected_call() -> None:
 
 
 def test_missing_calls() -> None:
-    """The failure says which call is missing, and what came."""
+    """The failure names the missing call, and the events that arrived."""
     (match,) = sent(called(1, "a"), called(2, "c")).match(expected("function_call", calls=["a", "b"]))
     assert (match.kind, match.reason) == ("missing_function_call", "no call of b came (matched: a)")
     assert not match.ends_turn
@@ -246,7 +246,7 @@ def test_stopped_calls() -> None:
 
 
 def test_withheld_calls() -> None:
-    """Where the bot cannot be asked for names, a call without one is no failure, and soon told."""
+    """If the bot withholds names, a call without one is unsupported, not failed, and the wait is short."""
     wanted = expected("function_call", calls=["look"])
     assert kinds(sent(called(1)).match(wanted)) == ["missing_function_call"]
     rig = sent(called(1), withholds=True)
@@ -277,7 +277,7 @@ def test_what_comes_behind_a_withheld_call() -> None:
 
 
 def test_withheld_arguments() -> None:
-    """Arguments may be withheld of a call whose name is told."""
+    """A call whose name is reported may lack its arguments."""
     wanted = expected("function_call", calls=[("look", {"city": "Oslo"})])
     (match,) = sent(called(1, "look"), withholds=True).match(wanted)
     assert (match.verdict, "arguments" in match.reason) == ("unsupported", True)
@@ -315,7 +315,7 @@ def test_markers(raw: str, kind: str | None, keys: dict[str, Any], result: str) 
 
 
 def test_a_reply_that_is_judged() -> None:
-    """The judge is asked for the sum, when the text that it must have is there."""
+    """The judge is asked about the whole text, once the required text is there."""
     rig = sent(written(1, "Let me look."), written(2, "Rain"), written(3, "all day"), verdicts=["continue", "yes"])
     (match,) = rig.match(expected("llm_response", text_contains="Rain", eval="It tells the weather"))
     assert match.verdict == "passed"
@@ -392,7 +392,7 @@ def test_without_a_judge() -> None:
 
 
 def test_what_a_door_may_not_tell() -> None:
-    """By what has come so far: checked if it is there, else unsupported; nothing else is passed over."""
+    """An event that a door may not report is checked if it has arrived, else it is unsupported; no other is skipped."""
     rig = sent(marked(1, "✓ Hi"), written(2, "Hi"))
     rig.wait(3)
     assert rig.answer_now(expected("vad_user_started_speaking")).verdict == "unsupported"

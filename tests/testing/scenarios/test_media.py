@@ -32,7 +32,7 @@ def test_all_is_there(load: Callable[..., Sequence[Scenario]], tmp_path: Path) -
 
 
 def test_faults(load: Callable[..., Sequence[Scenario]], tmp_path: Path) -> None:
-    """What is missing, no audio or too long is a fault of its turn."""
+    """A media file that is missing, has no audio or is too long is a fault of its turn."""
     write_wav(tmp_path / "two.wav", [silence(600.1, 8000)], rate=8000)
     scenarios = load(TEXT)
     with pytest.raises(ScenarioFileError) as caught:

@@ -31,7 +31,7 @@ def test_a_scenario_can_be_sent_to_another_process(load: Callable[..., Sequence[
 
 
 def test_no_secret_is_shown(load: Callable[..., Sequence[Scenario]]) -> None:
-    """The options of services are not in what is shown of a scenario."""
+    """The repr of a scenario does not show the options of services."""
     (scenario,) = load(TEXT)
     assert "hidden" not in repr(scenario)
     assert "pause_ms=5" in repr(scenario)

@@ -1,4 +1,4 @@
-"""The values of YAML, what is included, and what is too much."""
+"""The values of YAML, included files, and the limits of size."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def value_of(found: Sequence[Scenario]) -> Any:
     ],
 )
 def test_values(load: Load, text: str, value: object) -> None:
-    """Values are those of YAML 1.1, except that only plain decimals are numbers."""
+    """Values follow YAML 1.1, except that only plain decimals are numbers."""
     found = value_of(load(f"{H}context:\n  - v: {text}\n"))
     assert (found, type(found)) == (value, type(value))
 
@@ -51,7 +51,7 @@ def test_texts_of_several_lines(load: Load) -> None:
 
 
 def test_aliases_and_merges(load: Load) -> None:
-    """An alias stands for a value, and `<<` adds keys that a mapping lacks, those of the first one first."""
+    """An alias stands for a value, and `<<` adds keys that a mapping lacks, from the first mapping that has them."""
     text = f"""{H}context:
   - &one {{a: 1, b: 1}}
   - &two {{b: 2, c: 2}}
@@ -129,7 +129,7 @@ def test_a_file_is_included_twice(load: Load) -> None:
     ],
 )
 def test_faulty_includes(fault: Fault, text: str, others: dict[str, str], expected: str) -> None:
-    """What cannot be included is a fault at the `!include`; one in the file says where that is."""
+    """A file that cannot be included is a fault at the `!include`; a fault in the file has its position there."""
     assert re.match(expected, found := fault(H + text, **others)), found
 
 
@@ -175,7 +175,7 @@ def test_a_chain_of_includes(fault: Fault, load: Load) -> None:
     ],
 )
 def test_faults(fault: Fault, text: str, expected: str) -> None:
-    """What is no YAML, or none that a scenario needs, is refused at its place."""
+    """Text that is not YAML, or uses YAML that no scenario needs, is refused at its place."""
     assert re.match(f"calls.yaml:(?:{expected})", found := fault(H + text)), found
 
 

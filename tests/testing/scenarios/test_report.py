@@ -110,7 +110,7 @@ def test_records() -> None:
 
 
 def test_the_report() -> None:
-    """What has passed is one line, unless more is wanted; else each expectation is told."""
+    """A passed scenario is one line, unless more is wanted; else each expectation is reported."""
     assert str(PASSED) == "PASS         file/case  (1.2 s, eval)"
     assert PASSED.report(verbose=True).splitlines()[2] == "    PASS         0 llm_response 'Hi'"
     assert "FAIL         1 llm_response: because of failed [timeout]" in str(FAILED)
@@ -123,7 +123,7 @@ def test_the_report() -> None:
 
 
 def test_junit() -> None:
-    """Failures have reason and kind; what was not judged, or not told, is skipped with the reason."""
+    """Failures have reason and kind; expectations that cannot be judged are skipped, with the reason."""
     text = junit([PASSED, FAILED, NOT_JUDGED, UNSUPPORTED, result(turn("failed"), name="odd \x1b[31m/ca\x00se")])
     suite = ElementTree.fromstring(text)[0]
     assert [suite.get(key) for key in ("tests", "failures", "skipped", "errors")] == ["5", "2", "2", "0"]
@@ -141,7 +141,7 @@ def test_junit() -> None:
 
 
 def test_junit_of_a_run_that_was_ended() -> None:
-    """What was not run is no success."""
+    """Scenarios that were not run count as skipped."""
     suite = ElementTree.fromstring(junit([PASSED], ["file/other", "single"]))[0]
     assert [suite.get(key) for key in ("tests", "failures", "skipped")] == ["3", "0", "2"]
     assert [(case.get("classname"), case.get("name")) for case in suite][1:] == [("file", "other"), ("", "single")]
@@ -149,7 +149,7 @@ def test_junit_of_a_run_that_was_ended() -> None:
 
 
 def test_what_a_bot_may_say() -> None:
-    """Whatever a bot says, the files are valid: JSON of a record a line, and XML."""
+    """For any words of a bot, the files are valid: JSON of a record a line, and XML."""
     odd = "\x00 \x1b[31m \x85 \u2028 \ud800 \ufffe \uffff é"
     event = {"type": "function_call", "args": {odd: [math.nan, -math.inf, odd]}}
     expectation = ExpectationResult(
@@ -168,7 +168,7 @@ def test_what_a_bot_may_say() -> None:
 
 
 def test_simulated_ones() -> None:
-    """Metrics are told with their values, and their failures with their kinds, below what was said."""
+    """Metrics are listed with their values, and their failures with their kinds, below the conversation."""
     metric = MetricResult(name="latency", verdict="failed", value=2.5, kind="out_of_range", reason="2.5, not at most 1")
     talk = [("user", "Hello"), ("bot", "You said:\nHello")]
     given = result(metrics=[metric], kind="simulation", conversation=talk)

@@ -1,4 +1,4 @@
-"""Runs of scenarios: connecting, doors, recordings, and what they need of the bot."""
+"""Runs of scenarios: connecting, doors, recordings, and their demands on the bot."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOOKING = Reply("Rain", call=("look", {"city": "Oslo"}), result={}, report_level
 
 @pytest.mark.parametrize("door", ["eval", "websocket", "auto"])
 def test_doors(tmp_path: Path, door: Any) -> None:
-    """A text is said and answered by each door, which the result names."""
+    """A text is sent and answered by each door, which the result names."""
     with EmbeddedBot() as bot:
         result = scenario_of(tmp_path, HELLO).run(bot.base_url, transport=door, timeout=GUARD)
     assert (result.verdict, result.door) == ("passed", "websocket" if door == "auto" else door)
@@ -101,7 +101,7 @@ def test_a_bot_that_starts(tmp_path: Path, door: Any) -> None:
 
 
 def test_wrong_arguments(tmp_path: Path) -> None:
-    """What cannot be used is raised where it is given."""
+    """Unusable arguments raise in the call that takes them."""
     scenario = scenario_of(tmp_path, HELLO)
     with pytest.raises(InvalidTransportParamsError):
         scenario.run("ftp://bot.example")
@@ -132,7 +132,7 @@ def test_several_runs_leave_nothing(tmp_path: Path) -> None:
 
 
 def test_imports() -> None:
-    """The tools for tests import neither PyYAML nor numpy by themselves."""
+    """The tools for tests do not import PyYAML or numpy by themselves."""
     code = "import sys, rtvi_sync.testing as t; t.scenarios; print({'yaml', 'numpy', 'mcp'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=GUARD, check=True)
     assert done.stdout == "set()\n"

@@ -1,4 +1,4 @@
-"""Scripts against the embedded bot: what is said, when, and what goes wrong. Matching has tests of its own."""
+"""Scripts against the embedded bot: the user's words, their times, and failures. Matching has tests of its own."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def speak(_: str) -> tuple[bytes, int]:
 
 @pytest.fixture
 def bot() -> Iterator[EmbeddedBot]:
-    """Run a bot that repeats what it reads, and hears "Hello my bot." in all speech."""
+    """Run a bot that repeats texts, and hears "Hello my bot." in all speech."""
     with EmbeddedBot(transcripts=["Hello my bot."], hangover=0.2) as bot:
         yield bot
 
 
 def test_turns(bot: EmbeddedBot, tmp_path: Path) -> None:
-    """Each turn is sent when the bot is silent, and what has failed ends the scenario unless it goes on."""
+    """Each turn is sent when the bot is silent, and a failure ends the scenario unless the scenario continues."""
     turns = """
 turns:
   - user: One
@@ -61,7 +61,7 @@ def test_without_a_judge(bot: EmbeddedBot, tmp_path: Path) -> None:
 
 
 def test_what_a_judge_gets(tmp_path: Path) -> None:
-    """The judge gets what the user has said last, what the bot has said since or called, and the criterion."""
+    """The judge gets the user's last words, the bot's words and calls since, and the criterion."""
     asked: list[tuple[str, str, str]] = []
 
     def judge(*given: str) -> Any:
@@ -102,7 +102,7 @@ turns:
     ],
 )
 def test_judges(bot: EmbeddedBot, tmp_path: Path, answer: object, kind: str) -> None:
-    """A no fails, and what is no verdict, or raises, is an error."""
+    """A no fails; an unclear verdict, or an exception, is an error."""
 
     def judge(*_: str) -> object:
         if isinstance(answer, Exception):
@@ -116,7 +116,7 @@ def test_judges(bot: EmbeddedBot, tmp_path: Path, answer: object, kind: str) -> 
 
 @pytest.mark.parametrize("door", ["eval", "websocket"])
 def test_speech(bot: EmbeddedBot, tmp_path: Path, door: Any) -> None:
-    """What the user says is made by `tts`, and what the bot says comes to `transcribe`, once a turn."""
+    """The function `tts` makes the user's speech, and `transcribe` gets the bot's speech, once a turn."""
     said: list[str] = []
     heard: list[tuple[int, int]] = []
 
@@ -163,7 +163,7 @@ def test_recordings(bot: EmbeddedBot, tmp_path: Path) -> None:
 
 
 def test_hooks_that_fail(bot: EmbeddedBot, tmp_path: Path) -> None:
-    """What `tts` or `transcribe` raises, or returns wrongly, is an error of the turn that names the function."""
+    """An exception or a wrong result of `tts` or `transcribe` is an error of the turn that names the function."""
     scenario = scenario_of(tmp_path, SPOKEN + "turns: [{user: Hello, expect: [{event: response}]}]")
 
     def fail(*_: object) -> Any:
@@ -211,7 +211,7 @@ def test_keys(bot: EmbeddedBot, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("version", "verdict"), [("1.1", "unsupported"), ("1.2", "unexpected_event")])
 def test_calls_of_older_bots(tmp_path: Path, version: str, verdict: str) -> None:
-    """No call of a bot that does not tell of them is missed, and none counts as absent."""
+    """For a bot that does not report calls, no call counts as missed, and none counts as absent."""
     text = "turns: [{user: Hello, expect: [{event: function_call, absent: true, within_ms: 2000}]}]"
     with EmbeddedBot(version=version, replies=[Reply("Hi", call=("look", {}), result={})]) as older:
         result = scenario_of(tmp_path, text).run(older.base_url, transport="websocket", timeout=GUARD)
@@ -235,7 +235,7 @@ def test_the_bot_ends_the_call(tmp_path: Path) -> None:
 
 
 def test_a_client_of_ones_own(bot: EmbeddedBot, tmp_path: Path) -> None:
-    """The session of a client stays open; what it was not begun for is unsupported."""
+    """The session of the caller's client stays open; an event that its options leave out is unsupported."""
     scenario = scenario_of(tmp_path, "turns: [{user: Hi, expect: [{event: image}, {event: llm_response}]}]")
     with connect(bot.base_url, transport="eval", text_only=True) as client:
         assert statuses(scenario.run(client, timeout=GUARD)) == [("unsupported", {0: "unsupported", 1: "passed"})]

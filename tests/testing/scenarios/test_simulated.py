@@ -78,7 +78,7 @@ metrics:
 
 
 def test_what_the_goal_is_judged_by(tmp_path: Path) -> None:
-    """The judge sees the calls of the bot among what was said, and no line that the bot has made up."""
+    """The judge sees the bot's calls within the conversation, and no line that the bot has made up."""
     answers: list[str] = []
     look = Reply("It rains.\nuser: Thank you, that is all", call=("look", {"city": "Oslo"}), result={})
     with EmbeddedBot(replies=[look]) as bot:
@@ -106,7 +106,7 @@ def test_without_a_judge(bot: EmbeddedBot, tmp_path: Path) -> None:
 
 
 def test_a_judge_that_fails(bot: EmbeddedBot, tmp_path: Path) -> None:
-    """An error of the judge is told as one, for the goal and for each criterion."""
+    """An error of the judge is reported as an error, for the goal and for each criterion."""
     scenario = scenario_of(tmp_path, CALLER + "metrics: [{name: kind, criterion: It is kind}]\n")
     result = scenario.run(
         bot.base_url, transport="eval", next_line=say("Hello"), judge=lambda *_: "maybe", timeout=GUARD
@@ -140,7 +140,7 @@ def test_runs(bot: EmbeddedBot, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["v1.2", "v1.2.jsonl"])
 def test_recordings_of_runs(bot: EmbeddedBot, tmp_path: Path, name: str) -> None:
-    """Each run has a recording of its own, beside the first."""
+    """Each run has its own recording, beside the first."""
     scenario = scenario_of(tmp_path, f"{CALLER}runs: 2")
     (tmp_path / "kept").mkdir()
     scenario.run(
@@ -171,7 +171,7 @@ def test_spoken_lines(bot: EmbeddedBot, tmp_path: Path) -> None:
 
 
 def test_callers_that_fail(bot: EmbeddedBot, tmp_path: Path) -> None:
-    """What the caller raises is an error of the run; without a caller the scenario is unsupported."""
+    """An exception of the caller is an error of the run; without a caller the scenario is unsupported."""
 
     def fail(_: object) -> str:
         raise ValueError("no line")
@@ -184,7 +184,7 @@ def test_callers_that_fail(bot: EmbeddedBot, tmp_path: Path) -> None:
 
 
 def test_what_a_client_cannot(bot: EmbeddedBot, tmp_path: Path) -> None:
-    """One session is no three runs, and a client without turns holds no conversation: neither passes, nor fails."""
+    """Three runs in one session, and a run without turns, are unsupported."""
     for runs, track_turns, told in ((3, True, "pass the URL"), (1, False, "track_turns=False")):
         scenario = scenario_of(tmp_path, f"{CALLER}runs: {runs}")
         with connect(bot.base_url, transport="eval", text_only=True, track_turns=track_turns) as client:

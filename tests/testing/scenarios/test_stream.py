@@ -94,7 +94,7 @@ def test_the_text_of_a_response() -> None:
 
 
 def test_a_greeting_before_the_first_send() -> None:
-    """What came before a send is no answer to it, and neither is the rest of a response that was being written."""
+    """Events before a send are no answer to it, and the rest of a response in progress is none either."""
     begun, token, end = written(1, "Welcome!")
     rig = Rig(
         written(0.5, "Hi"),
@@ -113,7 +113,7 @@ def _at(given: Event[Any], at: float) -> Event[Any]:
 
 
 def test_events_that_are_delivered_late() -> None:
-    """What the bot has sent before the user's send is dropped, also if it is delivered behind it."""
+    """Messages that the bot sent before the user's send are dropped, even if they are delivered after it."""
     rig = Rig()
     rig.now = 2
     rig.send()
@@ -124,7 +124,7 @@ def test_events_that_are_delivered_late() -> None:
 
 
 def test_a_transcription_outlives_a_send() -> None:
-    """What the user was heard to say stays in the queue at a send: keys are reported just before it."""
+    """Transcriptions of the user stay in the queue at a send: keys are reported just before it."""
     rig = Rig(heard(1, "press 1"), event(1, RTVIEvent.BOT_LLM_STARTED))
     rig.wait(2)
     rig.send()
@@ -147,7 +147,7 @@ def test_an_interruption_drops_what_waits() -> None:
 
 
 def test_words_behind_an_interruption() -> None:
-    """What is still written of an interrupted response is no response."""
+    """The remaining text of an interrupted response is no response."""
     begun, token, end = written(1, "Once upon")
     rig = Rig(begun, token, event(2, INTERRUPTED), _at(token, 3), _at(end, 3), written(4, "Yes?"))
     rig.send()
@@ -169,7 +169,7 @@ def test_whether_the_bot_speaks() -> None:
 
 
 def test_speech_that_was_talked_over() -> None:
-    """What the bot says until it starts again is not the reply to a send over it, however late it is transcribed."""
+    """The bot's speech before its next start is not the reply to a send over it, however late it is transcribed."""
     rig = Rig(
         event(1, STARTED), event(3, RTVIEvent.BOT_LLM_STARTED), event(3.5, STOPPED), event(4, STARTED), speaks=True
     )
@@ -182,7 +182,7 @@ def test_speech_that_was_talked_over() -> None:
 
 
 def test_speech_without_a_new_response() -> None:
-    """Speech counts as an answer to a send when the model has begun one since; silence is no speech."""
+    """Speech counts as an answer to a send if the model has started one since; silence is no speech."""
     rig = Rig(event(4, RTVIEvent.BOT_LLM_STARTED), speaks=True)
     rig.send()
     rig.stream.hear("One moment", began=1, at=2)
@@ -193,7 +193,7 @@ def test_speech_without_a_new_response() -> None:
 
 
 def test_speech_in_a_call() -> None:
-    """Where nothing tells of the model, the bot's voice is an answer when it begins behind the send."""
+    """If no event reports on the model, the bot's voice is an answer when it starts after the send."""
     rig = Rig(event(1, STARTED), event(2, STOPPED), event(4, STARTED), speaks=True, tells_model=False)
     rig.wait(3)
     rig.send()
@@ -204,7 +204,7 @@ def test_speech_in_a_call() -> None:
 
 
 def test_observing() -> None:
-    """A turn that only observes takes what the bot says next, though its model has written nothing."""
+    """A turn that only observes takes the bot's next words, though its model has written nothing."""
     rig = Rig(written(1, "Old"), event(3, STARTED), speaks=True)
     rig.wait(2)
     rig.stream.observe(rig.now)
@@ -216,7 +216,7 @@ def test_observing() -> None:
 
 
 def test_a_first_turn_that_observes() -> None:
-    """The first turn keeps what has come already if it only observes: the greeting."""
+    """A first turn that only observes keeps earlier events: the greeting."""
     rig = Rig(written(1, "Welcome"))
     rig.wait(2)
     rig.observe()

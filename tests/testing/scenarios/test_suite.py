@@ -45,7 +45,7 @@ def test_verdicts(tmp_path: Path, concurrency: int) -> None:
 
 
 def test_an_interrupt(tmp_path: Path) -> None:
-    """Ctrl-C ends all sessions; what was over is kept."""
+    """Ctrl-C ends all sessions; finished results are kept."""
 
     def interrupt(_: object) -> None:
         raise KeyboardInterrupt
@@ -59,7 +59,7 @@ def test_an_interrupt(tmp_path: Path) -> None:
 
 
 def test_a_run_that_cannot_be_made() -> None:
-    """What is raised by a run is raised to the caller."""
+    """An exception in a run is raised to the caller."""
 
     def fail() -> ScenarioRun:
         raise ValueError("no run")
