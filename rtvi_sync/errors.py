@@ -92,7 +92,8 @@ class ConnectError(RTVIError):
     """Base of the errors that `connect()` and `start_bot()` raise because no session could be established.
 
     Attributes:
-        attempts: The name and error of each way to the bot that `connect()` tried, if it tried more than one.
+        attempts: `(transport name, error)` for each try of `connect()`, in order, if it tried several transports. One
+            that was tried again is there twice. Otherwise empty.
     """
 
     attempts: tuple[tuple[str, RTVIError], ...] = ()

@@ -218,7 +218,7 @@ def failure_of(
         tried = "".join(f"\n  {name}: {_in_short(str(failure))}{again.get(name, '')}" for name, failure in likely)
         if is_last and _may_be_phone_bot(candidate.bot_url):
             tried += f"\n  If this is a phone bot, name the transport: {', '.join(TELEPHONY[:-1])} or {TELEPHONY[-1]}"
-        tried += "\n  (error.attempts has them in full)"
+        tried += "\n  (error.attempts has each try in full)"
         seconds = limit.timeout if isinstance(error, ConnectionTimeoutError) else None
         within = f" within {round(seconds, 3):g} s" if seconds is not None else ""
         text = f"No bot was reached{within}{', by any transport' if is_last else ''}:{tried}"

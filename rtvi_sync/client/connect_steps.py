@@ -37,6 +37,7 @@ from ..session.session import EndLimits, Session
 from ..transports.base import TransportOptions
 from .candidates import Candidate, concerns_candidate, failure_of
 from .operation import Operation, Progress
+from .options import TOO_LITTLE
 
 if TYPE_CHECKING:
     from .life import Life
@@ -361,8 +362,10 @@ class Attempt:
             seconds, otherwise = round(self._deadline.timeout or 0.0, 3), f", or {RAISE}"
         else:  # the times of all candidates add up to the limit
             seconds, otherwise = round(elapsed, 2), ""
+        is_too_little = self._deadline.timeout is not None and self._deadline.timeout < TOO_LITTLE
+        unit = " (timeout= is in milliseconds, connect_timeout= in seconds)" if is_too_little else ""
         return ConnectionTimeoutError(
-            f"The bot was not ready within {seconds:g} s; the time was spent on {self._doing()}. "
+            f"The bot was not ready within {seconds:g} s{unit}; the time was spent on {self._doing()}. "
             f"{_diagnosis(self._session) or f'{_ADVICE[self._phase]}{otherwise}.'}",
             phase=self._phase,
             elapsed=elapsed,

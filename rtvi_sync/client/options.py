@@ -100,8 +100,12 @@ def callbacks_of(
     return [(callback_event(name), function) for name, function in value.items()]
 
 
+# A limit in seconds within which no bot gets ready: it was probably given in the wrong unit.
+TOO_LITTLE: Seconds = 0.1
+
+
 def _hint_at_the_unit(milliseconds: float) -> None:
-    if milliseconds < 100:
+    if milliseconds < 1000 * TOO_LITTLE:
         logger.warning(
             "timeout=%g means %g milliseconds, as the interface has it; for seconds pass connect_timeout=%g",
             milliseconds,

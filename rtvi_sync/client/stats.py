@@ -24,7 +24,25 @@ class ClientStats(TransportStats, MediaCounters):
     with an error instead.
 
     Attributes:
-        sessions: The number of this client's sessions, including failed attempts.
+        mic_underruns: Chunks of 20 ms of silence that were sent because the source was late.
+        mic_delayed: Seconds by which the source's audio was delayed by this process; only pauses over 1 s count.
+        mic_max_delay: Longest delay of a chunk in seconds: how late the sending thread was.
+        mic_dropped: Chunks of 20 ms that were not sent, because they were read too late, or a `PushSource` was full.
+        speaker_underruns: How often the speaker had nothing to play during the bot's speech.
+        speaker_dropped_seconds: Seconds of the bot's audio that the sink or speaker did not take.
+        video_dropped: Images that were dropped because the transport was too slow.
+        bot_frames_ignored: Audio frames of the bot with an unsupported sample rate or number of channels.
+        bytes_sent, bytes_received: Bytes on the wire, without TLS.
+        bytes_waiting: Bytes that are queued because the server reads too slowly.
+        audio_sent, audio_received: Seconds of audio.
+        audio_unsent: Seconds of the user's audio that were dropped because the server read too slowly.
+        audio_lost: Packets of the bot's audio that the network has lost (WebRTC).
+        audio_concealed: Seconds of the bot's audio that were lost or late, and replaced by an estimate (WebRTC).
+        audio_jitter: Variation of the network's delay in seconds (WebRTC); None if unknown.
+        round_trip: Seconds from the last ping to its pong; None if there was none.
+        text_frames_ignored: Text frames that `WebSocketTransport` got, as from a bot with a JSON serializer.
+        binary_frames_ignored: Binary frames that `EvalTransport` or `TelephonyTransport` got.
+        sessions: Sessions of this client so far, with each failed attempt, and each transport that `connect()` tried.
         reconnects: The number of lost sessions that were replaced automatically.
         messages_sent: RTVI messages sent in the session.
         messages_received: RTVI messages received in the session.

@@ -89,11 +89,12 @@ class WavSink:
     The file has the sample rate of the first audio, which it holds bit exact. Later audio of another rate is
     resampled: by soxr if the extra `resample` is installed, else by linear interpolation.
 
-    The first audio, or the end of the first session, creates the file or overwrites it. A `connect()` that fails does
-    not touch it. From then on it is a valid WAV file at any time: even if the process is killed, all but the last
-    0.25 s of the written audio can be read. After each session the file is complete and no descriptor is left open.
-    Further sessions of the same object append to it, or create another one if the application has moved it away. If
-    another file has taken its place, that file stays unchanged, and the sink fails.
+    An existing file is replaced when a new sink first writes: at the first audio, or at the end of the first session. A
+    `connect()` that fails does not touch it. Further sessions with the same sink, as all sessions of a client, are
+    appended. From then on it is a valid WAV file at any time: even if the process is killed, all but the last 0.25 s of
+    the written audio can be read. After each session the file is complete and no descriptor is left open. If the
+    application has moved the file away, the next session creates another one. If another file has taken its place, that
+    file stays unchanged, and the sink fails.
 
     Args:
         path: the file to write; its directory must exist. The constructor does not create or change the file.

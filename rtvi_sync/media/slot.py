@@ -73,7 +73,7 @@ class MediaCounters(Record):
             over 1 s count.
         mic_max_delay: longest delay, in seconds, of a source's chunk beyond its due time: how late the sending thread
             was.
-            dropped by a `PushSource`.
+        mic_dropped: chunks of 20 ms that were not sent, because they were read too late, or a `PushSource` was full.
         speaker_underruns: number of times that the speaker had nothing to play during the bot's speech.
         speaker_dropped_seconds: seconds of the bot's audio that were lost, because the sink or speaker was too slow,
             did not take them before the session ended, or failed.

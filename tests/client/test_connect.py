@@ -140,7 +140,7 @@ def test_the_error_has_a_short_line_for_each_way(server: ScriptedServer) -> None
     assert first == "No bot was reached, by any transport:"
     assert {way.split()[0] for way in ways} == {f"{name}:" for name, _ in caught.value.attempts}
     assert all(way.isprintable() and len(way) < 600 for way in ways)
-    assert last == "  (error.attempts has them in full)"
+    assert last == "  (error.attempts has each try in full)"
 
 
 @pytest.mark.parametrize(("path", "may_be"), [("/ws", True), ("/ws-client", False)])

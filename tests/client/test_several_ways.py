@@ -230,7 +230,7 @@ def test_all_ways_failed() -> None:
 def test_one_cause_is_told_once() -> None:
     """A cause that all attempts have in common appears once in the error."""
     gone = [Named(name, refusal=TransportStartError("127.0.0.1:9 cannot be reached")) for name in ("first", "second")]
-    with pytest.raises(ConnectError, match=r"^127.0.0.1:9 cannot be reached$") as caught:
+    with pytest.raises(ConnectError, match=r"(?m)^127.0.0.1:9 cannot be reached$") as caught:
         client_of(*gone).connect()
     assert len(caught.value.attempts) == 2
 
@@ -300,6 +300,12 @@ def test_the_limit_of_the_call_passes() -> None:
     within = r"^No bot was reached within [\d.]+ s, by any transport:"
     error = timed_out("bot-ready", attempt, rf"{within}\n  first: .*\n  second: The bot was not ready")
     assert [name for name, _ in error.attempts] == ["first", "second"]
+
+
+def test_a_limit_in_the_wrong_unit() -> None:
+    """The error of `timeout=5`, which is in milliseconds, says so."""
+    with pytest.raises(ConnectionTimeoutError, match=r"within 0\.005 s \(timeout= is in milliseconds, "):
+        RTVIClient(transport=Named("silent", is_silent), timeout=5).connect()
 
 
 def test_all_are_silent_until_the_limit() -> None:

@@ -59,9 +59,41 @@ def test_the_files_for_language_models_fit() -> None:
     assert {DOCS / address.replace(".html", ".md") for address in re.findall(r"\]\((.*?)\)", "\n".join(lines))} == pages
     assert [line for line in lines if not re.fullmatch(r"- \[[^\]]+\]\(\S+\): .{10,}", line)] == []
     assert guides.startswith("## Guides\n\n- [Errors](guides/errors.html)")
+
+
+def test_one_file_has_all_that_an_agent_needs() -> None:
+    """It has each page of Start and Guides and each public name, within its limit, and says what it leaves out."""
     full = llms.full()
-    assert 0.8 * llms.LIMIT < len(full.encode()) < llms.LIMIT
-    assert all(f"# {title}\n" in full for title in ("Errors", "Your first bot test in ten minutes"))
+    lines = full.splitlines()
+    left_out = {name for names in llms.LEFT_OUT.values() for name in names}
+
+    assert len(full.encode()) <= llms.LIMIT == 300_000
+    titles = [page.read_text("utf-8").partition("\n")[0] for group in ("start", "guides") for page in llms.pages(group)]
+    assert len(titles) > 30
+    assert [title for title in titles if title not in lines] == []
+    described = {name for line in lines for name in re.findall(r"^### (\w+)", line)}
+    assert {"RTVIBlueprint", "RTVIVoice", "RTVIUser", "MeasuredClient", "WavSink", "run_many"} <= described
+    assert not left_out & described
+    assert all(name in full[full.index("# Public names") :] for name in left_out)
+
+
+def test_its_signatures_are_python() -> None:
+    """Defaults are as they are written, the same in each run; links lead to nothing that the file lacks."""
+    full = llms.full()
+    signatures = [line for line in full.splitlines() if re.match(r"(### )?\w+(\.\w+)?\(.*\)", line)]
+
+    assert not re.search(r"NOTHING|<function|0x[0-9a-f]{6}|ForwardRef", "".join(signatures))
+    assert [line for line in signatures if re.search(r" = [,)]", line)] == []
+    assert "filler: str = ''" in full
+    assert "Turn.voice_to_voice (property)" in full
+    assert re.findall(r"\]\(\.[^)]*\)", full) == []
+
+
+def test_the_folder_is_made(tmp_path: Path) -> None:
+    """`python -m tools.llms FOLDER` makes the folder."""
+    llms.write(tmp_path / "new" / "folder")
+
+    assert {file.name for file in (tmp_path / "new" / "folder").iterdir()} == {"llms.txt", "llms-full.txt"}
 
 
 def test_what_agents_read_is_true() -> None:

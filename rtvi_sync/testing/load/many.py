@@ -85,6 +85,8 @@ def run_many(
             to show nothing. None to show it only on a terminal.
 
     Raises:
+        TypeError: An argument has a wrong type, or `client` made something other than a `MeasuredClient`. All sessions
+            are ended.
         KeyboardInterrupt: Ctrl-C. All sessions are ended; a second Ctrl-C ends the wait for them. Its argument is the
             report so far, which Python shows if nothing catches the exception.
         ValueError: A number is out of range.
@@ -107,9 +109,11 @@ def run_many(
             run.wait_until(lambda: run.active_count < concurrency)
             due = max(due, monotonic())  # a late session delays later ones, so the rate is never exceeded
             run.wait_until(lambda: False, until=due)
+            run.check_clients()
             run.start(number)
             due += 1 / spawn_rate
         run.wait_until(lambda: not run.active_count)
+        run.check_clients()
         return run.report()
     except BaseException as error:
         run.interrupt(type(error).__name__)
@@ -173,6 +177,7 @@ class _LoadRun:
         self._running: dict[int, _LoadSession] = {}
         self._rows: dict[int, Row] = {}
         self._secrets: set[str] = set()  # of all clients
+        self._refusal = ""  # why the caller's function cannot be used, which ends the run
         self._ended: deque[_LoadSession] = deque()  # their threads are about to end
         self._notifier = Notifier()  # notified when a session has ended
 
@@ -202,6 +207,11 @@ class _LoadRun:
             for thread in (session.thread, session.closer):
                 if thread is not None:
                     join_thread(thread, Deadline(_END_TIMEOUT))
+
+    def check_clients(self) -> None:
+        """Raise a TypeError if the caller's function made something other than a `MeasuredClient`."""
+        if self._refusal:
+            raise TypeError(self._refusal)
 
     def interrupt(self, error: str) -> None:
         """End all sessions and wait for their threads, up to `_END_TIMEOUT`. Ctrl-C ends the wait.
@@ -288,10 +298,7 @@ class _LoadRun:
     def _run_scenario(self, session: _LoadSession) -> None:
         client = self._make()
         if not isinstance(client, MeasuredClient):
-            raise TypeError(
-                f"`client` of run_many() must return a MeasuredClient, not {type(client).__name__}; "
-                "make the client with MeasuredClient(...)"
-            )
+            raise self._refused(client)
         client.on_measurement = session.measurements.append
         session.client = client
         try:
@@ -301,6 +308,13 @@ class _LoadRun:
                 self._scenario(client)
         finally:
             client.close()
+
+    def _refused(self, client: object) -> TypeError:
+        self._refusal = (
+            f"`client` of run_many() must return a MeasuredClient, not {type(client).__name__}; "
+            "make the client with MeasuredClient(...) or MeasuredClient.for_url(...)"
+        )
+        return TypeError(self._refusal)
 
     def _complete(
         self, session: _LoadSession, outcome: Outcome, error: BaseException | str | None, trace: str | None = None

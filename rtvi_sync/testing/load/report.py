@@ -22,7 +22,7 @@ from rtvi_sync.conversation.audio import account_of
 from rtvi_sync.media.audio_files import write_file
 from rtvi_sync.protocol.recording_rows import Redactor
 from rtvi_sync.protocol.text import LONGEST_LINE, one_line, raised
-from rtvi_sync.protocol.validation import PATH, Rule, has_method
+from rtvi_sync.protocol.validation import NAME, PATH, Rule, has_method
 from rtvi_sync.recording.page import render
 from rtvi_sync.recording.percentiles import percentile
 from rtvi_sync.recording.tables import columns, rich_table
@@ -170,7 +170,10 @@ class Percentiles:
     """The durations of one kind of measurement over all sessions, in seconds. None if all failed.
 
     Attributes:
-        kind, name: As in `Measurement`.
+        kind: "connect", "request", "answer" or "step".
+        name: "connect", "start_bot" or "start_bot_and_connect" for a connect; the type of a request, such as the one
+            given to `send_client_request()`; "first text", "first audio" or "complete" for an answer; your name for a
+            step.
         count: Number of measurements, including failures.
         failed: Number of failures, which the percentiles leave out.
         p50, p95, p99: Percentiles.
@@ -238,8 +241,31 @@ class Report:
             for (kind, name), number in count.items()
         )
 
+    def __getitem__(self, name: str) -> Percentiles:
+        """Return the percentiles in a line of the table, such as `report["answer first audio"].p95`.
+
+        Raises:
+            KeyError: No session has measured this. The text lists the measured names.
+        """
+        NAME.check(name=name)
+        found = {_name(percentiles): percentiles for percentiles in self.percentiles}
+        if name not in found:
+            raise KeyError(f"nothing is measured as {name!r}; measured: {', '.join(map(repr, found)) or 'nothing'}")
+        return found[name]
+
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Return the report as a JSON document, and write it to a file if `path` is given. Times are in seconds."""
+        """Return the report as a JSON document, and write it to a file if `path` is given.
+
+        Times are in seconds. The keys are:
+
+        * `date`, `url`, `transport`, `rate`, `seconds`: as in the report.
+        * `sessions`, `failed`, `unanswered`: numbers of sessions; `not_heard`, `late_answers`: sums over the rows.
+        * `audio`: sums of `sent`, `late`, `not_taken`, `received`, `concealed`, `not_played`; `max_delay`: the maximum.
+        * `errors`, `sides`: the lines below the table.
+        * `percentiles`: for each `Percentiles`, its attributes.
+        * `rows`: for each `Row`, its attributes, with `not_heard`, `late_answers` and `lost_seconds`. A measurement has
+          the attributes of `Measurement`, with the error as text.
+        """
         PATH.or_none.check(path=path)
         document = {
             "date": self.date,

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from rtvi_sync import RTVIError, WebSocketTransport
+from rtvi_sync import RTVIClient, RTVIError, WebSocketTransport
 from rtvi_sync.media import ToneSource
 from rtvi_sync.testing import BotSession, EmbeddedBot, MeasuredClient, Row, run_many
 from tests.support import limits
@@ -136,12 +136,11 @@ class TestRunning:
         assert report.percentiles[0].name == "start_bot_and_connect"
 
     def test_not_a_measured_client(self) -> None:
-        """Any other client is refused, and the error names its class."""
-        (row,) = run_many(ask, 1, lambda: object()).rows  # type: ignore[arg-type,return-value]
-        assert row.error == (
-            "TypeError: `client` of run_many() must return a MeasuredClient, not object; "
-            "make the client with MeasuredClient(...)"
-        )
+        """Any other client is refused at once, not in a report that is easily taken for the bot's failures."""
+        with pytest.raises(TypeError, match=r"must return a MeasuredClient, not RTVIClient; make the client with"):
+            run_many(ask, 1000, lambda: RTVIClient.for_url("ws://127.0.0.1:9"))  # type: ignore
+        with pytest.raises(TypeError, match=r"must return a MeasuredClient, not object"):
+            run_many(ask, 1, lambda: object())  # type: ignore[arg-type,return-value]
 
     @pytest.mark.parametrize(("n", "options"), [(-1, {}), (1, {"concurrency": 0}), (1, {"spawn_rate": 0})])
     def test_impossible(self, n: int, options: dict[str, Any]) -> None:

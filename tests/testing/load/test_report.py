@@ -125,6 +125,21 @@ class TestSides:
 
 
 class TestReport:
+    def test_a_line_by_its_name(self, report: Report) -> None:
+        """A line of the table is found by its name; a wrong name isn't a rule that never fails."""
+        assert report["request x"] == report.percentiles[0]
+        assert report["connect"].kind == "connect"
+        with pytest.raises(KeyError, match="nothing is measured as 'voice_to_voice'; measured: 'request x', 'connect'"):
+            report["voice_to_voice"]
+        with pytest.raises(KeyError, match="measured: nothing"):
+            Report(rows=(), seconds=1.0)["connect"]
+        with pytest.raises(TypeError, match="name must be"):
+            report[0]  # type: ignore[index]
+
+    def test_the_keys_of_json_are_documented(self, report: Report) -> None:
+        """The docstring of `to_json()` names each key."""
+        assert [key for key in json.loads(report.to_json()) if f"`{key}`" not in str(Report.to_json.__doc__)] == []
+
     def test_percentiles(self, report: Report) -> None:
         """Percentiles are over all sessions without the failed ones, which are counted."""
         request, connect = report.percentiles
