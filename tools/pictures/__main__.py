@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import sys
+import argparse
+from pathlib import Path
 
 from tools.pictures import ALL, FOLDER, make
 
 
-def main(names: list[str]) -> None:
+def main() -> None:
     """Make pictures, and print the size of each."""
-    wrong = {*names} - {*ALL}
-    if wrong:
-        sys.exit(f"There is no picture {', '.join(sorted(wrong))}. Available: {', '.join(ALL)}")
-    for name, content in make(names or ALL):
-        path = FOLDER / name
+    parser = argparse.ArgumentParser(prog="python -m tools.pictures", description="Make the pictures of the docs.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(ALL)}; without a name, all")
+    parser.add_argument("--output", type=Path, default=FOLDER, metavar="DIR", help="where they are written")
+    arguments = parser.parse_args()
+    if wrong := {*arguments.names} - {*ALL}:
+        parser.error(f"no picture {', '.join(sorted(wrong))}; available: {', '.join(ALL)}")
+    for name, content in make(arguments.names or ALL):
+        path = arguments.output / name
         path.write_bytes(content)
-        print(f"{path.relative_to(FOLDER.parents[1])}  {len(content) / 1000:.0f} kB", flush=True)
+        print(f"{path}  {len(content) / 1000:.0f} kB", flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

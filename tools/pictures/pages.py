@@ -29,7 +29,8 @@ from tests.support.chromium import MICROPHONE, SPEAKS
 from tests.support.recordings import a_talk
 
 from . import terminal
-from .sessions import ROOT, TRANSCRIPTS, write_speech
+from .sessions import TRANSCRIPTS, write_speech
+from .terminal import ROOT
 
 _MARGIN = 20  # pixels
 _LEAST = 100  # pixels, the height of a page that is as long as its content
@@ -43,7 +44,7 @@ _BOT_IS_LOUD: Final = """
   document.querySelector("rtvi-voice").shadowRoot.querySelectorAll(".level > i")[1]).transform).a > 0.5
 """
 _NOTEBOOK_STYLE: Final = """
-body { margin: 16px; font: 14px/1.5 system-ui, "DejaVu Sans", sans-serif; color: #1f2937; width: 760px; }
+body { margin: 16px; font: 14px/1.5 system-ui, "DejaVu Sans", sans-serif; color: #1f2937; width: 568px; }
 .cell { display: grid; grid-template-columns: 48px 1fr; gap: 8px; margin-bottom: 12px; }
 .cell > span { color: #6b7280; font: 13px/1.5 "DejaVu Sans Mono", monospace; padding-top: 8px; text-align: right; }
 pre { margin: 0; padding: 8px 12px; font: 13px/1.5 "DejaVu Sans Mono", monospace; }
@@ -63,7 +64,7 @@ bot.start()
 """
 _URL: Final = "http://localhost:7860"
 _CELLS: Final = (
-    f'client = RTVIClient.for_url("{_URL}", mic=False, speaker=False)\ntalk = Conversation(client)\ntalk',
+    f'client = RTVIClient.for_url("{_URL}")\ntalk = Conversation(client)\ntalk',
     'with client:\n    client.ask(Path("question.wav"))\n    client.ask("How warm is it in Oslo?")',
     "talk.latency",
 )
@@ -152,7 +153,7 @@ class Browser:
     def _notebook(self, folder: Path) -> Shot:
         """Return three cells of a notebook with their outputs."""
         cells = _executed(folder)
-        page = self._page(self._browser, 792, _LEAST, scale=1.5)
+        page = self._page(self._browser, 600, _LEAST, scale=1.5)
         page.set_content(f"<!doctype html><style>{_NOTEBOOK_STYLE}</style>{''.join(cells)}")
         return _shot(page)
 
@@ -228,7 +229,11 @@ def _executed(folder: Path) -> Sequence[str]:
     """Execute the notebook, and return its cells as HTML."""
     write_speech(folder / "question.wav", 1, after=0.2)
     setup = _SETUP.format(transcripts=TRANSCRIPTS)
-    sources = [setup, *(cell.replace(f'"{_URL}"', "bot.base_url") for cell in _CELLS), "client.close(); bot.stop()"]
+    sources = [
+        setup,
+        *(cell.replace(f'"{_URL}"', "bot.base_url, mic=False, speaker=False") for cell in _CELLS),
+        "client.close(); bot.stop()",
+    ]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
     # The kernel's connection is files of this run alone, where the system has them.
     files = {"transport": "ipc", "ip": str(folder / "kernel")} if os.name == "posix" else {}

@@ -11,7 +11,7 @@ from .drawing import BOT, FAINT, INK, PAPER, USER, WIDTH, WORK, Drawing
 
 _ROW, _BOX_WIDTH, _BOX_HEIGHT = 26, 108, 40  # pixels
 #: The middles of the states.
-_PLACES: Final = {
+_PLACES: Final[dict[State, tuple[float, float]]] = {
     State.IDLE: (110, 60),
     State.CONNECTING: (WIDTH - 110, 60),
     State.READY: (WIDTH - 110, 264),
