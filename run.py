@@ -91,8 +91,9 @@ usage: python3 run.py COMMAND ...
   bench [--quick] [--only NAME] ...        measure the package beside other clients:
                                            docs/background/performance.md. --quick takes five minutes and prints
                                            the rows that matter
-  docs [--serve | --links]                 build the site of docs/ in .cache/docs, and print its path. --serve shows it
-                                           at http://127.0.0.1:8000; --links checks the links to other sites
+  docs [--serve | --links | --pictures]    build the site of docs/ in .cache/docs, and print its path. --serve shows it
+                                           at http://127.0.0.1:8000; --links checks the links to other sites;
+                                           --pictures makes the pictures in docs/_static again, with Chromium
   setup [--real | --matrix]                install what lint and test need, except libraries for devices; run nothing
   check [FILE or FOLDER ...]               the loop of a developer: ruff, mypy and the quick tests of the files that
                                            have changed since the last commit, or of those named
@@ -629,10 +630,12 @@ def lint(arguments: list[str]) -> int:
 
 
 def docs(arguments: list[str]) -> int:
-    """Build the site, and fail at a warning; with --links check the links to other sites instead."""
-    wrong = {*arguments} - {"--serve", "--links"}
+    """Build the site, and fail at a warning; or check the links to other sites, or make the pictures."""
+    wrong = {*arguments} - {"--serve", "--links", "--pictures"}
     if wrong:
-        raise SetupError(f"docs takes --serve and --links, and no {' '.join(sorted(wrong))}")
+        raise SetupError(f"docs takes --serve, --links and --pictures, and no {' '.join(sorted(wrong))}")
+    if "--pictures" in arguments:
+        return pictures()
     python = docs_environment()
     site = CACHE / "docs"
     strict = ["-W", "--keep-going", "-n", "-j", "auto", "-q"]
@@ -649,6 +652,14 @@ def docs(arguments: list[str]) -> int:
         words = [python, "-m", "http.server", "--bind", "127.0.0.1", "--directory", site, "8000"]
         return run_command(words, None, ROOT)
     return 0
+
+
+def pictures() -> int:
+    """Make the pictures of README and the docs."""
+    python = own_environment(TEST_PARTS)
+    if install_programs(python, {"chromium": PROGRAMS["chromium"]}):
+        raise SetupError("the pictures need Chromium: apt install chromium")
+    return run_command([python, "-m", "tools.pictures"], DOCS_SECONDS, ROOT)
 
 
 def docs_environment() -> Path:
