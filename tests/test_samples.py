@@ -65,7 +65,7 @@ def test_a_bot_that_is_not_there_is_one_line(name: str, tmp_path: Path) -> None:
 def test_a_wrong_url_is_one_line(name: str, tmp_path: Path) -> None:
     """A URL of another kind is refused before anything is started, and the line shows the form of a URL."""
     line = failure(tmp_path, name, "--url", "ftp://127.0.0.1/x")
-    assert re.search(r"begin with ws://|URL such as tcp://", line)
+    assert re.search(r"start with ws://|URL such as tcp://", line)
 
 
 @pytest.mark.parametrize("name", NEEDED)

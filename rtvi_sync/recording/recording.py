@@ -161,8 +161,8 @@ class Recording:
         """Return the recording in another format, and write it to a file if `path` is given.
 
         Args:
-            path: File to write or overwrite; only this user may read a new one. Its suffix names the format: .html, .vtt
-                (subtitles of both sides), .otlp.json (traces for OpenTelemetry), .trace.json (chrome://tracing and
+            path: File to write or overwrite; only this user may read a new one. Its suffix names the format: .html,
+                .vtt (subtitles of both sides), .otlp.json (traces for OpenTelemetry), .trace.json (chrome://tracing and
                 Perfetto) or .conversation.json (Pipecat's evals).
             format: "html", "vtt", "otlp", "chrome" or "conversation"; None takes the format from the suffix.
 
