@@ -140,3 +140,14 @@ def test_recordings_of_each_run(run: Run, pytester: pytest.Pytester) -> None:
     (pytester.path / "conftest.py").write_text(CALLER.replace("False", "True"))
     run("--rtvi-scenarios", "--rtvi-record-failed", "none").assert_outcomes(passed=1)
     assert [*(pytester.path / "none").iterdir()] == []
+
+
+def test_a_bot_of_the_own(run: Run, pytester: pytest.Pytester) -> None:
+    """A fixture rtvi_bot in conftest.py, as the guide has it, scripts the bot that answers the scenarios."""
+    page = (ROOT / "docs" / "guides" / "scenarios.md").read_text("utf-8")
+    (conftest,) = (block for block in page.split("```") if "def rtvi_bot" in block)
+    (pytester.path / "conftest.py").write_text(conftest.removeprefix("python\n"))
+    (pytester.path / "test_calls.yaml").write_text(
+        "name: w\nturns: [{user: The weather?, expect: [{event: llm_response, text_contains: It rains}]}]\n"
+    )
+    run("--rtvi-scenarios").assert_outcomes(passed=1)
