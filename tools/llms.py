@@ -64,6 +64,8 @@ LEFT_OUT: Final = {
         *("TTFATMetricData",),
     ),
     "in handlers of an embedded bot": ("BotSession",),
+    "in statistics": ("ClientStats", "TransportStats", "PipecatMetricsData", "LLMTokenUsageData", "RowAudio"),
+    "in tests without a network": ("MemoryTransport", "ProviderAPI"),
     "in place of keyword arguments": ("RTVIClientOptions",),
 }
 _MODULES: Final = ("rtvi_sync", "rtvi_sync.media", "rtvi_sync.testing")

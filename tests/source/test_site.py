@@ -62,7 +62,7 @@ def test_the_files_for_language_models_fit() -> None:
 
 
 def test_one_file_has_all_that_an_agent_needs() -> None:
-    """It has each page of Start and Guides and each public name, within its limit, and says what it leaves out."""
+    """`llms-full.txt` has each page of Start and Guides, fits, and names the classes that it leaves out."""
     full = llms.full()
     lines = full.splitlines()
     left_out = {name for names in llms.LEFT_OUT.values() for name in names}
@@ -78,7 +78,7 @@ def test_one_file_has_all_that_an_agent_needs() -> None:
 
 
 def test_its_signatures_are_python() -> None:
-    """Defaults are as they are written, the same in each run; links lead to nothing that the file lacks."""
+    """Defaults in `llms-full.txt` are valid Python and the same in each run; no link leads out of the file."""
     full = llms.full()
     signatures = [line for line in full.splitlines() if re.match(r"(### )?\w+(\.\w+)?\(.*\)", line)]
 
