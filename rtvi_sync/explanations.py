@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import attrs
+from typing import NamedTuple
 
 __all__ = ["DOCUMENTATION", "EXPLANATIONS", "Explanation", "explanations_of", "hint_of"]
 
@@ -10,8 +10,7 @@ __all__ = ["DOCUMENTATION", "EXPLANATIONS", "Explanation", "explanations_of", "h
 DOCUMENTATION = ""
 
 
-@attrs.frozen
-class Explanation:
+class Explanation(NamedTuple):
     """The cause and the cure of an error.
 
     Attributes:

@@ -28,7 +28,7 @@ class Environment:
         self.folder = folder
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=GUARD)
         (self.packages,) = [*folder.glob("lib/python*/site-packages"), *folder.glob("Lib/site-packages")]
-        for name in ("__init__.py", "_version.py", "errors.py", "installation.py"):
+        for name in ("__init__.py", "_version.py", "errors.py", "explanations.py", "installation.py"):
             (self.packages / "rtvi_sync").mkdir(exist_ok=True)
             shutil.copy(ROOT / "rtvi_sync" / name, self.packages / "rtvi_sync")
         self.info = self.packages / "rtvi_sync-1.0.dist-info"

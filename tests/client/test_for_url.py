@@ -43,7 +43,7 @@ def test_what_is_no_url_of_a_bot_is_refused_at_once(url: str) -> None:
     ("url", "fault"),
     [
         ("localhost:7860", "it has no scheme; put ws:// or wss:// or http:// or https:// before it"),
-        ("ftp://localhost:7860", "begin with ws:// or wss:// or http:// or https://"),
+        ("ftp://localhost:7860", "start with ws:// or wss:// or http:// or https://"),
         ("ws://localhost/ws\n", "space or a line break at one end"),
         ("ws://localhost/ws ", "space or a line break at one end"),
         ("http://xn--.test/start", "host is not valid"),

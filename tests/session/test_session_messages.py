@@ -136,7 +136,7 @@ def test_a_request_gets_its_answer(rig: Rig) -> None:
 def test_a_request_without_an_answer(rig: Rig) -> None:
     """The error of a request without an answer names the message and the timeout; nothing waits afterwards."""
     message = RTVIMessage("client-message", {"t": "ask", "d": None})
-    with pytest.raises(RequestTimeoutError, match=r"'client-message' 'ask' request within 0\.01 s.*a handler"):
+    with pytest.raises(RequestTimeoutError, match=r"'client-message' 'ask' request within 0\.01 s.*its code handles"):
         rig.session.request(message, Deadline(0.01))
     request = rig.session.engine.pending.take(message.id or "")
     assert request is not None

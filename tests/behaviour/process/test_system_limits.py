@@ -172,7 +172,7 @@ def test_one_socket_too_many(selector: str, limit: str) -> None:
     assert (code, err) == (0, "")
     refusal, *answers = out.splitlines()
     assert limit in refusal
-    assert "beside 4" in refusal
+    assert "no more than 4" in refusal
     assert "over several processes" in refusal
     assert answers == [str(["complete"] * 3)] * 2
 
