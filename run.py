@@ -214,9 +214,8 @@ WAIT_SECONDS = 0.1
 DEVICE_SECONDS = 120.0  # until the library of an extra for devices counts as hanging
 END_SECONDS = 3.0  # that threads have to end after a signal, when their programs have ended
 
-# Most tests are blocked most of the time, so more of them run than there are cores. More than six processes would not
-# help: the longest group of tests decides.
-PROCESSES = min((os.cpu_count() or 1) + 4, 6)
+# Most tests are blocked most of the time, so more of them run than there are cores.
+PROCESSES = min(4 * (os.cpu_count() or 1), 8)
 # Arguments of pytest for all tests. The tests of the source are part of lint. A test that fails is run once more: if it
 # passes then, the closing lines name it as flaky.
 ALL_TESTS = (

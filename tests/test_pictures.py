@@ -36,6 +36,7 @@ def test_each_picture_is_on_a_page_with_its_text() -> None:
     assert [name for name in ALL if (FOLDER / name).stat().st_size > 150_000] == []
 
 
+@pytest.mark.matrix  # each takes seconds of Chromium or of a terminal
 @pytest.mark.real
 @pytest.mark.parametrize("name", [*TERMINALS, *PAGES])
 def test_a_picture_shows_what_it_would_show_today(name: str, tmp_path: Path) -> None:

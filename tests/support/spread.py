@@ -13,8 +13,12 @@ TOGETHER = ("tests/pipecat/generations", "tests/pipecat", "tests/audio")
 #: The longest tests start first, so that no process is left alone with them in the end.
 LONGEST = (
     "tests/pipecat",
+    "tests/test_docs.py",
+    "tests/flask/test_page_voice.py",
     "tests/audio",
     "tests/behaviour/faults/test_fault_table.py",
+    "tests/testing/test_pytest_plugin.py",
+    "tests/test_samples.py",
     "tests/behaviour/model",
     "tests/behaviour/workers",
     "tests/behaviour/soak",
