@@ -248,7 +248,8 @@ def test_bot_test_with_a_bot_elsewhere(tmp_path: Path) -> None:
 
 def test_phone_test(tmp_path: Path) -> None:
     """The embedded bot is called as by Twilio."""
-    *_, end = run(tmp_path, "phone_test", "-q", "-W", "error", *WARM_PYTEST, "-p", "no:timeout")
+    calls = 4 * GUARD  # each test talks in real time
+    *_, end = run(tmp_path, "phone_test", "-q", "-W", "error", *WARM_PYTEST, "-p", "no:timeout", timeout=calls)
     assert re.match(r"4 passed in", end)
 
 

@@ -7,6 +7,7 @@ import textwrap
 from pathlib import Path
 
 from .processes import run_python
+from .slowness import GUARD
 
 # As `python -m` runs it, which finds `samples` in the folder of the project.
 _RUN = """
@@ -17,9 +18,9 @@ _RUN = """
 ROOT = Path(__file__).parents[2]
 
 
-def run(folder: Path, name: str, *arguments: str) -> list[str]:
-    """Return the lines that a sample prints; it has to succeed without a word on stderr."""
-    status, out, err = run_python(_RUN, str(ROOT), f"samples.{name}", *arguments, folder=folder)
+def run(folder: Path, name: str, *arguments: str, timeout: float = GUARD) -> list[str]:
+    """Return the lines that a sample prints within `timeout` seconds; it must succeed without a word on stderr."""
+    status, out, err = run_python(_RUN, str(ROOT), f"samples.{name}", *arguments, folder=folder, timeout=timeout)
     assert (status, err) == (0, ""), out
     return out.splitlines()
 
