@@ -37,8 +37,8 @@ from typing import Any, Final
 
 from .client.client import RTVIClient
 from .errors import MissingExtraError
-from .events import RTVIEvent, event_from
-from .protocol.validation import COUNT, NAME, WAIT, Rule, function_taking, has_method, instance_of, iterable
+from .events import RTVIEvent
+from .protocol.validation import COUNT, NAME, WAIT, Rule, function_taking, has_method, instance_of
 from .web.files import FILE_HEADERS, PAGE_FILES, page_file
 from .web.refusal import ANSWER_HEADERS, MAX_BODY_BYTES, NO_COOKIE, Refusal, check_origin, check_type, object_in
 from .web.relay import DEFAULT_EVENTS, Limits, Relay
@@ -111,8 +111,6 @@ class RTVIVoice:
     ) -> None:
         NAME.check(name=name)
         function_taking("request").check(make_client=make_client)
-        function_taking("client").check(connect=connect)
-        iterable("a list of events").check(events=events)
         COUNT.check(max_pages=max_pages)
         self._make_client = make_client
         limits = Limits(
@@ -123,7 +121,7 @@ class RTVIVoice:
             max_streams=max_pages,
             max_events=max_events,
         )
-        self._sessions = Sessions(connect, [event_from(event, "events") for event in events], limits, has_voice=True)
+        self._sessions = Sessions(connect, events, limits, has_voice=True)
         self._cookie = f"{name}_session"
 
     @property

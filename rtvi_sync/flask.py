@@ -49,8 +49,8 @@ from typing import Any
 from .client.client import RTVIClient
 from .concurrency.logs import package_logger
 from .errors import MissingExtraError
-from .events import RTVIEvent, event_from
-from .protocol.validation import BOOL, NAME, WAIT, function_taking, iterable
+from .events import RTVIEvent
+from .protocol.validation import BOOL, NAME, WAIT, function_taking
 from .web.files import FILE_HEADERS, PAGE_FILES, page_file
 from .web.refusal import (
     ANSWER_HEADERS,
@@ -140,8 +140,6 @@ class RTVIBlueprint(flask.Blueprint):
         BOOL.check(voice=voice)
         NAME.check(name=name)
         function_taking("request").check(make_client=make_client)
-        function_taking("client").check(connect=connect)
-        iterable("a list of events").check(events=events)
         super().__init__(name, __name__)
         self._make_client = make_client
         limits = Limits(
@@ -154,7 +152,7 @@ class RTVIBlueprint(flask.Blueprint):
             max_streams=max_streams,
             max_events=max_events,
         )
-        self._sessions = Sessions(connect, [event_from(event, "events") for event in events], limits, has_voice=voice)
+        self._sessions = Sessions(connect, events, limits, has_voice=voice)
         self._key = f"_{name}_session"
         self._warned = False
         self.before_request(_check_request)

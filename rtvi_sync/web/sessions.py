@@ -12,8 +12,8 @@ from typing import Final
 from ..client.client import RTVIClient
 from ..concurrency.clock import monotonic
 from ..concurrency.lifecycle import register_for_fork
-from ..events import RTVIEvent
-from ..protocol.validation import Rule
+from ..events import RTVIEvent, event_from
+from ..protocol.validation import Rule, function_taking, iterable
 from .refusal import NO_COOKIE, Refusal
 from .relay import Limits, Relay
 
@@ -37,14 +37,17 @@ class Sessions:
     def __init__(
         self,
         connect: Callable[[RTVIClient], object],
-        events: Iterable[RTVIEvent],
+        events: Iterable[str | RTVIEvent],
         limits: Limits,
         *,
         has_voice: bool,
     ) -> None:
+        function_taking("client").check(connect=connect)
+        iterable("a list of events").check(events=events)
+        chosen = [event_from(event, "events") for event in events]
         self._connect = connect
         # A page that talks greys the unheard part of an interrupted answer, which `turn-ended` tells.
-        self._events = tuple(dict.fromkeys([*events, *([RTVIEvent.TURN_ENDED] if has_voice else [])]))
+        self._events = tuple(dict.fromkeys([*chosen, *([RTVIEvent.TURN_ENDED] if has_voice else [])]))
         self._limits = limits
         self._has_voice = has_voice
         self._stopping = False
