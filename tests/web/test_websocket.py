@@ -13,7 +13,7 @@ import pytest
 from rtvi_sync.testing import EmbeddedBot
 from tests.flask.servers import server_of
 from tests.support.slowness import GUARD, takes
-from tests.support.talking_page import RATE, Talker, share_of, speech
+from tests.support.talking_page import RATE, Talker, code_of, connect, share_of, speech
 from tests.support.web_server import WebServer
 
 
@@ -73,9 +73,11 @@ def test_a_worker_that_ends(kind: str, serve_site: Callable[[str], tuple[WebServ
     """The pages of a worker that ends get the reason at once, and the bot's session ends politely."""
     server, user = serve_site(kind)
     page = user.talk()
+    silent = connect(user)  # it has not sent its first message
     server.process.terminate()
     with takes(2.0):
         assert page.closed() == 1001
+        assert code_of(silent) == 1001
     with takes(3.0):
         assert server.process.wait(GUARD) == 0
     assert bot.wait_for_session().wait_ended(GUARD).initiator == "client"
