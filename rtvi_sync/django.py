@@ -150,8 +150,8 @@ class RTVIVoice:
         on, but no new page finds it.
 
         Args:
-            request: has the cookie that identifies the browser.
-            response: deletes this cookie.
+            request: The browser's request, whose cookie names the session.
+            response: The view's response, which gets a header that deletes the cookie.
         """
         _REQUEST.check(request=request)
         _RESPONSE.check(response=response)
