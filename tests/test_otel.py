@@ -220,8 +220,9 @@ def test_each_session_is_a_conversation(spans: Spans, bot: EmbeddedBot) -> None:
 
 
 def test_a_turn_that_the_end_cuts_off(spans: Spans) -> None:
-    """A turn without an answer says that the conversation ended first; the turn before it does not."""
-    bot = EmbeddedBot(replies={"stall": "Never.", "": "Hello."}, faults=[Fault("stall", "stall")])
+    """A turn without a whole answer says that the conversation ended first; the turn before it does not."""
+    # The fault is after the first spoken word, so the end may come before, during or after it.
+    bot = EmbeddedBot(replies={"stall": "Never in full.", "": "Hello."}, faults=[Fault("stall", "stall")])
     with bot, client_of(bot) as client:
         instrument(client, tracer_provider=spans.provider)
         client.ask("Hello", timeout=GUARD)
