@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.domains.python import PyObject
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
@@ -28,6 +29,7 @@ html_copy_source = False
 html_show_copyright = False
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_favicon = "_static/favicon.svg"
 exclude_patterns: list[str] = []
 extensions = [
     "myst_parser",
@@ -261,6 +263,8 @@ def write_llms(app: Sphinx, error: Exception | None) -> None:
 
 def setup(app: Sphinx) -> None:
     """Connect the handlers of this file."""
+    # Sphinx calls the attributes of a class its variables.
+    next(field for field in PyObject.doc_field_types if field.name == "variable").label = "Attributes"
     app.connect("source-read", link_to_repository)
     app.connect("autodoc-process-docstring", prepare_docstring, priority=100)
     app.connect("autodoc-process-docstring", restore_colon, priority=900)
