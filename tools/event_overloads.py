@@ -35,18 +35,21 @@ H = TypeVar("H", bound=Callable[..., object])
 T_co = TypeVar("T_co", covariant=True)
 
 class _NoObject(Protocol[T_co]):
-    """As `_NoObject[Never]`: no object is one, but mypy holds any for similar.
+    """As `_NoObject[Never]`: no object is one, but mypy holds any except None for similar.
 
-    A wrong argument matches no overload, and mypy shows all of them, 44 kB, unless one is similar. So the last overload
-    takes arguments similar to it, of type variables with names that mypy shows: what an argument should have been.
+    An argument that is wrong, missing or one too many matches no overload, and mypy shows all of them, 48 kB, unless
+    one is similar. So the last overloads take arguments similar to these, of type variables with names that mypy
+    shows: what an argument should have been.
     """
 
     def __sizeof__(self) -> T_co: ...  # type: ignore[override]
 
 NameOfAnEvent = TypeVar("NameOfAnEvent", bound=AnyName | _NoObject[Never])
-HandlerOfTheEvent = TypeVar("HandlerOfTheEvent", bound=Callable[[object], object] | _NoObject[Never])
+HandlerOfTheEvent = TypeVar("HandlerOfTheEvent", bound=_NoObject[Never])
+NoneIsNoHandler = TypeVar("NoneIsNoHandler", bound=_NoObject[Never])
 ConditionOnTheEvent = TypeVar("ConditionOnTheEvent", bound=_NoObject[Never] | None)
 Seconds = TypeVar("Seconds", bound=float | _NoObject[Never] | None)
+NoSuchArgument = TypeVar("NoSuchArgument", bound=_NoObject[Never])
 
 class ClientEvents(ClientBase):
     """Handlers of events, and calls that wait for events, with the types of the payloads.
@@ -56,6 +59,11 @@ class ClientEvents(ClientBase):
     """
 
 '''
+
+# The arguments of an overload for a call without an event, which has too few: mypy counts those of a tuple later.
+_NONE_GIVEN = "*arguments: Unpack[tuple[Unpack[tuple[NoSuchArgument, ...]], NoSuchArgument]], **others: NoSuchArgument"
+# The body of an overload that mypy never takes, because an earlier one takes the same arguments.
+_NOT_OF_MYPY = "...  # type: ignore[overload-cannot-match]"
 
 
 @attrs.frozen
@@ -142,7 +150,7 @@ def _imports() -> Iterator[str]:
     yield "from collections.abc import Callable"
     yield "from typing import Any, Protocol, TypeAlias, TypeVar, overload"
     yield ""
-    yield "from typing_extensions import Never"
+    yield "from typing_extensions import Never, Unpack"
     yield ""
     wanted: dict[str, set[str]] = {".base": {"ClientBase"}}
     for module, name in (
@@ -161,18 +169,34 @@ def _handler(group: Group) -> str:
 
 
 def _methods() -> Iterator[str]:
-    rows = [(f"{group.name}Name", group.type, f"{group.name}Handler") for group in groups()]
-    rows.append(("RTVIEvent", "Any", "H"))
+    rows = [(f"{group.name}Name", group.type) for group in groups()]
+    # mypy explains an error by the first overload that is similar, pyright by the last: so the similar ones stand on both
+    # sides of the overload for a call without an event.
+    on = (
+        "def on(self, event: NameOfAnEvent, handler: HandlerOfTheEvent = ...,"
+        " *more: NoSuchArgument, **others: NoSuchArgument) -> Any:"
+    )
+    wait_for = (
+        "def wait_for(self, event: NameOfAnEvent, where: ConditionOnTheEvent = ..., timeout: Seconds = ...,"
+        " *more: NoSuchArgument, **others: NoSuchArgument) -> Event[Any]:"
+    )
     yield from _overloads(
         *(
             signature
-            for name, _, handler in rows
+            for name, payload in rows
             for signature in (
-                f"def on(self, event: {name}) -> Callable[[{handler}], {handler}]: ...",
-                f"def on(self, event: {name}, handler: {handler}) -> {handler}: ...",
+                f"def on(self, event: {name}) -> Callable[[{name[:-4]}Handler], {name[:-4]}Handler]: ...",
+                # No type variable: mypy would not know the type of a lambda's argument.
+                f"def on(self, event: {name}, handler: Callable[[{payload}], object]) -> Callable[..., Any]: ...",
             )
         ),
-        "def on(self, event: NameOfAnEvent, handler: HandlerOfTheEvent = ...) -> Any: ...",
+        "def on(self, event: RTVIEvent) -> Callable[[H], H]: ...",
+        "def on(self, event: RTVIEvent, handler: H) -> H: ...",
+        "def on(self, event: AnyName, handler: Callable[[], object]) -> Callable[..., Any]: ...",
+        "def on(self, event: NoneIsNoHandler, handler: None) -> Any: ...",
+        f"{on} ...",
+        f"def on(self, {_NONE_GIVEN}) -> Any: ...",
+        f"{on} {_NOT_OF_MYPY}",
     )
     yield "    once = on\n"
     yield "    def off(self, event: NameOfAnEvent, handler: Callable[..., Any] | None = None) -> None: ...\n"
@@ -181,18 +205,20 @@ def _methods() -> Iterator[str]:
         *(
             f"def events(self, event: {name}, /, *events: {name}, timeout: float | None = None)"
             f" -> EventStream[{payload}]: ..."
-            for name, payload, _ in (*rows[:-1], ("AnyName", "Any", ""))
+            for name, payload in (*rows, ("AnyName", "Any"))
         ),
-        "def events(self, *events: NameOfAnEvent, timeout: Seconds = ...) -> EventStream[Any]: ...",
+        "def events(self, *events: NameOfAnEvent, timeout: Seconds = ..., **others: NoSuchArgument)"
+        " -> EventStream[Any]: ...",
     )
     yield from _overloads(
         *(
             f"def wait_for(self, event: {name}, where: Callable[[Event[{payload}]], object] | None = None,"
             f" timeout: float | None = None) -> Event[{payload}]: ..."
-            for name, payload, _ in rows
+            for name, payload in (*rows, ("RTVIEvent", "Any"))
         ),
-        "def wait_for(self, event: NameOfAnEvent, where: ConditionOnTheEvent = ..., timeout: Seconds = ...)"
-        " -> Event[Any]: ...",
+        f"{wait_for} ...",
+        f"def wait_for(self, {_NONE_GIVEN}) -> Event[Any]: ...",
+        f"{wait_for} {_NOT_OF_MYPY}",
     )
     yield "    def process_events(self, timeout: float | None = 0.0) -> int: ..."
 

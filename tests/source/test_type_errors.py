@@ -26,6 +26,17 @@ MISTAKES = {
     'client.wait_for("bot-ready", lambda event: event.data.nothing)': "ConditionOnTheEvent",
     'client.wait_for("bot-ready", timeout="5")': "Seconds",
     'client.events("bot-ready", timeout="5")': "Seconds",
+    'client.on("bot-ready", lambda bot: show(bot.versoin))': "HandlerOfTheEvent",
+    'client.on("bot-ready", None)': "NoneIsNoHandler",
+    'client.on("bot-ready", callback=show)': "NoSuchArgument",
+    'client.on("bot-ready", show, 5)': "NoSuchArgument",
+    'client.on(name="bot-ready", handler=show)': "on",
+    "client.on()": "on",
+    'client.wait_for("bot-ready", timout=5)': "NoSuchArgument",
+    'client.wait_for("bot-ready", None, 5, 5)': "NoSuchArgument",
+    "client.wait_for(timeout=5)": "wait_for",
+    "client.wait_for()": "wait_for",
+    'client.events("bot-ready", timout=5)': "NoSuchArgument",
 }
 
 PROGRAM = """\
@@ -39,7 +50,7 @@ client = RTVIClient()
 
 
 def test_mypy_is_brief(tmp_path: Path) -> None:
-    """A misspelt event, or another wrong argument of these methods, gives two lines, which name the right one."""
+    """A misspelt event, or another wrong argument of these methods, gives one line or two, which name the right one."""
     pytest.importorskip("mypy", reason="`run.py lint` installs it")
     program = tmp_path / "program.py"
     program.write_text(PROGRAM + "\n".join(MISTAKES))

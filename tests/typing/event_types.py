@@ -45,6 +45,8 @@ def waiting(client: RTVIClient) -> None:
     client.wait_for("user_transcript", where=lambda event: event.data.final)
     client.wait_for("user_transcript", where=lambda event: event.data.finished)  # type: ignore[type-var]
     client.wait_for("user_transcripts")  # type: ignore[type-var]
+    client.wait_for("user_transcript", timout=5)  # type: ignore[type-var]
+    client.wait_for()  # type: ignore[call-arg]
 
 
 def iterating(client: RTVIClient) -> None:
@@ -83,6 +85,11 @@ def handling(client: RTVIClient) -> None:
     client.on("bot_redy", show)  # type: ignore[type-var]
     client.once("bot_redy", show)  # type: ignore[type-var]
     client.off("bot_redy", show)  # type: ignore[type-var]
+    client.on("bot_ready", lambda bot: show(bot.version))
+    client.on("bot_ready", lambda bot: show(bot.versoin))  # type: ignore[type-var]
+    client.on("bot_ready", None)  # type: ignore[type-var]
+    client.on("bot_ready", callback=show)  # type: ignore[type-var]
+    client.on()  # type: ignore[call-arg]
 
 
 def names_of_the_run(client: RTVIClient, name: str) -> None:
