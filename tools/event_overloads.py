@@ -19,7 +19,7 @@ from rtvi_sync import Event, EventStream, RTVIEvent
 from rtvi_sync.events import BY_NAME
 from rtvi_sync.protocol.dialects import INBOUND
 
-FOLDER = Path(__file__).parents[1] / "rtvi_sync" / "client"
+PACKAGE = Path(__file__).parents[1] / "rtvi_sync"
 
 _HEAD = '''\
 """{what} Written by `python -m tools.event_overloads`."""
@@ -44,7 +44,17 @@ class _NoObject(Protocol[T_co]):
 
     def __sizeof__(self) -> T_co: ...  # type: ignore[override]
 
-NameOfAnEvent = TypeVar("NameOfAnEvent", bound=AnyName | _NoObject[Never])
+class _HandlerWithDefault(Protocol):
+    """A handler such as `lambda data, n=n: ...`; mypy infers no types of its arguments."""
+
+    def __call__(self, data: Any, default: Any = ..., /) -> object: ...
+
+class _HandlerWithoutData(Protocol):
+    """A handler such as `lambda: ...` or `lambda n=n: ...`; for mypy, the second is no `Callable[[], object]`."""
+
+    def __call__(self) -> object: ...
+
+NameOfTheEvent = TypeVar("NameOfTheEvent", bound=AnyName | _NoObject[Never])
 HandlerOfTheEvent = TypeVar("HandlerOfTheEvent", bound=_NoObject[Never])
 NoneIsNoHandler = TypeVar("NoneIsNoHandler", bound=_NoObject[Never])
 ConditionOnTheEvent = TypeVar("ConditionOnTheEvent", bound=_NoObject[Never] | None)
@@ -97,7 +107,7 @@ class Group:
 
     @property
     def import_of(self) -> tuple[str, str] | None:
-        """Return the payload's module, as this folder imports it, and its class."""
+        """Return the payload's module, as the folder `client` imports it, and its class."""
         if self.payload in (None, Any):
             return None
         payload = self.payload.__args__[0] if isinstance(self.payload, types.GenericAlias) else self.payload
@@ -128,7 +138,7 @@ def groups() -> list[Group]:
 
 def names_stub() -> str:
     """Return the text of `event_names.pyi`."""
-    lines = [_NAMES_HEAD, "from typing import Literal, TypeAlias\n", "from ..events import RTVIEvent\n"]
+    lines = [_NAMES_HEAD, "from typing import Literal, TypeAlias, TypeVar\n", "from .events import RTVIEvent\n"]
     for group in groups():
         lines.append(f"{group.name}Name: TypeAlias = Literal[")
         for event in group.events:
@@ -137,7 +147,9 @@ def names_stub() -> str:
         lines.append("]")
     lines.append("AnyName: TypeAlias = (")
     lines.extend(f"    {'| ' if number else ''}{group.name}Name" for number, group in enumerate(groups()))
-    lines.append("    | RTVIEvent\n)\n")
+    lines.append("    | RTVIEvent\n)")
+    lines.append("# mypy shows the name of this variable in an error, and not all the names of events.")
+    lines.append('NameOfAnEvent = TypeVar("NameOfAnEvent", bound=AnyName)\n')
     return "\n".join(lines)
 
 
@@ -160,7 +172,7 @@ def _imports() -> Iterator[str]:
         wanted.setdefault(module, set()).add(name)
     for module in sorted(wanted, key=lambda module: (not module.startswith(".."), module)):
         yield f"from {module} import {', '.join(sorted(wanted[module]))}"
-    yield "from .event_names import *"
+    yield "from ..event_names import *"
 
 
 def _handler(group: Group) -> str:
@@ -170,14 +182,14 @@ def _handler(group: Group) -> str:
 
 def _methods() -> Iterator[str]:
     rows = [(f"{group.name}Name", group.type) for group in groups()]
-    # mypy explains an error by the first overload that is similar, pyright by the last: so the similar ones stand on both
-    # sides of the overload for a call without an event.
+    # mypy explains an error by the first overload that is similar, pyright by the last. So they stand on both sides of
+    # that for a call without an event.
     on = (
-        "def on(self, event: NameOfAnEvent, handler: HandlerOfTheEvent = ...,"
+        "def on(self, event: NameOfTheEvent, handler: HandlerOfTheEvent = ...,"
         " *more: NoSuchArgument, **others: NoSuchArgument) -> Any:"
     )
     wait_for = (
-        "def wait_for(self, event: NameOfAnEvent, where: ConditionOnTheEvent = ..., timeout: Seconds = ...,"
+        "def wait_for(self, event: NameOfTheEvent, where: ConditionOnTheEvent = ..., timeout: Seconds = ...,"
         " *more: NoSuchArgument, **others: NoSuchArgument) -> Event[Any]:"
     )
     yield from _overloads(
@@ -192,7 +204,7 @@ def _methods() -> Iterator[str]:
         ),
         "def on(self, event: RTVIEvent) -> Callable[[H], H]: ...",
         "def on(self, event: RTVIEvent, handler: H) -> H: ...",
-        "def on(self, event: AnyName, handler: Callable[[], object]) -> Callable[..., Any]: ...",
+        "def on(self, event: AnyName, handler: _HandlerWithoutData | _HandlerWithDefault) -> Callable[..., Any]: ...",
         "def on(self, event: NoneIsNoHandler, handler: None) -> Any: ...",
         f"{on} ...",
         f"def on(self, {_NONE_GIVEN}) -> Any: ...",
@@ -207,7 +219,7 @@ def _methods() -> Iterator[str]:
             f" -> EventStream[{payload}]: ..."
             for name, payload in (*rows, ("AnyName", "Any"))
         ),
-        "def events(self, *events: NameOfAnEvent, timeout: Seconds = ..., **others: NoSuchArgument)"
+        "def events(self, *events: NameOfTheEvent, timeout: Seconds = ..., **others: NoSuchArgument)"
         " -> EventStream[Any]: ...",
     )
     yield from _overloads(
@@ -230,7 +242,7 @@ def _overloads(*signatures: str) -> Iterator[str]:
     yield ""
 
 
-STUBS = {FOLDER / "event_names.pyi": names_stub, FOLDER / "event_overloads.pyi": overloads_stub}
+STUBS = {PACKAGE / "event_names.pyi": names_stub, PACKAGE / "client" / "event_overloads.pyi": overloads_stub}
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ from ..session.event_bus import HandlerError
 from ..session.event_stream import EventStream
 from ..session.reconnect_policy import ReconnectFailedData, ReconnectingData
 from .base import ClientBase
-from .event_names import *
+from ..event_names import *
 
 NoDataHandler = TypeVar("NoDataHandler", bound=Callable[[None], object] | Callable[[], object])
 CloseInfoHandler = TypeVar("CloseInfoHandler", bound=Callable[[CloseInfo], object] | Callable[[], object])
@@ -82,7 +82,17 @@ class _NoObject(Protocol[T_co]):
 
     def __sizeof__(self) -> T_co: ...  # type: ignore[override]
 
-NameOfAnEvent = TypeVar("NameOfAnEvent", bound=AnyName | _NoObject[Never])
+class _HandlerWithDefault(Protocol):
+    """A handler such as `lambda data, n=n: ...`; mypy infers no types of its arguments."""
+
+    def __call__(self, data: Any, default: Any = ..., /) -> object: ...
+
+class _HandlerWithoutData(Protocol):
+    """A handler such as `lambda: ...` or `lambda n=n: ...`; for mypy, the second is no `Callable[[], object]`."""
+
+    def __call__(self) -> object: ...
+
+NameOfTheEvent = TypeVar("NameOfTheEvent", bound=AnyName | _NoObject[Never])
 HandlerOfTheEvent = TypeVar("HandlerOfTheEvent", bound=_NoObject[Never])
 NoneIsNoHandler = TypeVar("NoneIsNoHandler", bound=_NoObject[Never])
 ConditionOnTheEvent = TypeVar("ConditionOnTheEvent", bound=_NoObject[Never] | None)
@@ -282,15 +292,15 @@ class ClientEvents(ClientBase):
     @overload
     def on(self, event: RTVIEvent, handler: H) -> H: ...
     @overload
-    def on(self, event: AnyName, handler: Callable[[], object]) -> Callable[..., Any]: ...
+    def on(self, event: AnyName, handler: _HandlerWithoutData | _HandlerWithDefault) -> Callable[..., Any]: ...
     @overload
     def on(self, event: NoneIsNoHandler, handler: None) -> Any: ...
     @overload
-    def on(self, event: NameOfAnEvent, handler: HandlerOfTheEvent = ..., *more: NoSuchArgument, **others: NoSuchArgument) -> Any: ...
+    def on(self, event: NameOfTheEvent, handler: HandlerOfTheEvent = ..., *more: NoSuchArgument, **others: NoSuchArgument) -> Any: ...
     @overload
     def on(self, *arguments: Unpack[tuple[Unpack[tuple[NoSuchArgument, ...]], NoSuchArgument]], **others: NoSuchArgument) -> Any: ...
     @overload
-    def on(self, event: NameOfAnEvent, handler: HandlerOfTheEvent = ..., *more: NoSuchArgument, **others: NoSuchArgument) -> Any: ...  # type: ignore[overload-cannot-match]
+    def on(self, event: NameOfTheEvent, handler: HandlerOfTheEvent = ..., *more: NoSuchArgument, **others: NoSuchArgument) -> Any: ...  # type: ignore[overload-cannot-match]
 
     once = on
 
@@ -391,7 +401,7 @@ class ClientEvents(ClientBase):
     @overload
     def events(self, event: AnyName, /, *events: AnyName, timeout: float | None = None) -> EventStream[Any]: ...
     @overload
-    def events(self, *events: NameOfAnEvent, timeout: Seconds = ..., **others: NoSuchArgument) -> EventStream[Any]: ...
+    def events(self, *events: NameOfTheEvent, timeout: Seconds = ..., **others: NoSuchArgument) -> EventStream[Any]: ...
 
     @overload
     def wait_for(self, event: NoDataName, where: Callable[[Event[None]], object] | None = None, timeout: float | None = None) -> Event[None]: ...
@@ -486,10 +496,10 @@ class ClientEvents(ClientBase):
     @overload
     def wait_for(self, event: RTVIEvent, where: Callable[[Event[Any]], object] | None = None, timeout: float | None = None) -> Event[Any]: ...
     @overload
-    def wait_for(self, event: NameOfAnEvent, where: ConditionOnTheEvent = ..., timeout: Seconds = ..., *more: NoSuchArgument, **others: NoSuchArgument) -> Event[Any]: ...
+    def wait_for(self, event: NameOfTheEvent, where: ConditionOnTheEvent = ..., timeout: Seconds = ..., *more: NoSuchArgument, **others: NoSuchArgument) -> Event[Any]: ...
     @overload
     def wait_for(self, *arguments: Unpack[tuple[Unpack[tuple[NoSuchArgument, ...]], NoSuchArgument]], **others: NoSuchArgument) -> Event[Any]: ...
     @overload
-    def wait_for(self, event: NameOfAnEvent, where: ConditionOnTheEvent = ..., timeout: Seconds = ..., *more: NoSuchArgument, **others: NoSuchArgument) -> Event[Any]: ...  # type: ignore[overload-cannot-match]
+    def wait_for(self, event: NameOfTheEvent, where: ConditionOnTheEvent = ..., timeout: Seconds = ..., *more: NoSuchArgument, **others: NoSuchArgument) -> Event[Any]: ...  # type: ignore[overload-cannot-match]
 
     def process_events(self, timeout: float | None = 0.0) -> int: ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from ..concurrency.clock import monotonic
 from ..concurrency.deadline import Deadline
@@ -38,6 +38,9 @@ from .turn import (
     texts_of,
     timeline_of,
 )
+
+if TYPE_CHECKING:
+    from ..event_names import NameOfAnEvent
 
 __tracebackhide__ = True  # pytest shows the line of the test, and no lines of this module
 
@@ -94,7 +97,7 @@ class Expect:
 
     def event(
         self,
-        event: str | RTVIEvent,
+        event: NameOfAnEvent,
         where: Callable[[Event], object] | None = None,
         within: Seconds | None = None,
         check_from: CheckFrom = "previous",
@@ -212,7 +215,7 @@ class Expect:
         turn: Turn = event.data
         return turn.expect(**demands)
 
-    def absent(self, event: str | RTVIEvent, *, for_: Seconds, where: Callable[[Event], object] | None = None) -> None:
+    def absent(self, event: NameOfAnEvent, *, for_: Seconds, where: Callable[[Event], object] | None = None) -> None:
         """Expect that an event does not arrive for `for_` seconds, or until the session ends.
 
         Args:

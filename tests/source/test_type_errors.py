@@ -14,13 +14,16 @@ from tests.support.slowness import GUARD
 ROOT = Path(__file__).parents[2]
 
 MISTAKES = {
-    'client.on("bot-redy", show)': "NameOfAnEvent",
-    'client.once("bot-redy", lambda data: None)': "NameOfAnEvent",
-    'client.on("bot-redy")(show)': "NameOfAnEvent",
+    'client.on("bot-redy", show)': "NameOfTheEvent",
+    'client.once("bot-redy", lambda data: None)': "NameOfTheEvent",
+    'client.on("bot-redy")(show)': "NameOfTheEvent",
     'client.off("bot-redy")': "NameOfAnEvent",
-    'client.wait_for("bot-redy", timeout=5)': "NameOfAnEvent",
-    'client.wait_for("bot-redy", lambda event: True)': "NameOfAnEvent",
-    'client.events("bot-output", "bot-redy")': "NameOfAnEvent",
+    'client.wait_for("bot-redy", timeout=5)': "NameOfTheEvent",
+    'client.wait_for("bot-redy", lambda event: True)': "NameOfTheEvent",
+    'client.events("bot-output", "bot-redy")': "NameOfTheEvent",
+    'client.expect().event("bot-redy")': "NameOfAnEvent",
+    'client.expect().absent("bot-redy", for_=1)': "NameOfAnEvent",
+    'client.barge_in("Stop!", after="bot-redy")': "RTVIEvent",
     'client.on("bot-ready", of_a_transcript)': "HandlerOfTheEvent",
     'client.wait_for("bot-ready", 5)': "ConditionOnTheEvent",
     'client.wait_for("bot-ready", lambda event: event.data.nothing)': "ConditionOnTheEvent",
