@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["DOCUMENTATION", "EXPLANATIONS", "Explanation", "explanations_of", "hint_of"]
+__all__ = ["DOCUMENTATION", "EXPLANATIONS", "PAGES", "Explanation", "explanations_of", "hint_of"]
 
 # The URL of the published documentation, with "/" at the end; empty until it is published.
 DOCUMENTATION = ""
@@ -18,7 +18,7 @@ class Explanation(NamedTuple):
         text: The part of the message by which the error is found.
         cause: The cause, in whole sentences.
         cure: The next steps, in whole sentences.
-        page: The page of the documentation that says more: its name without ".md", or "".
+        page: The page of the documentation that says more: a key of `PAGES`, or "".
     """
 
     word: str
@@ -30,6 +30,13 @@ class Explanation(NamedTuple):
 
 EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
     "The server isn't found": (
+        Explanation(
+            "no-scheme",
+            "it has no scheme",
+            "The URL doesn't say how to connect.",
+            'Put `http://` before it: `connect("http://HOST:7860")`.',
+            "connecting",
+        ),
         Explanation(
             "no-bot",
             "No bot was reached",
@@ -100,6 +107,20 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
     ),
     "The server refuses": (
         Explanation(
+            "needs-headers",
+            "that the server requires",
+            "The server answered 401 or 403: it expects a key, or another one.",
+            'Pass it: `connect(url, headers={"Authorization": "Bearer KEY"})`.',
+            "connecting",
+        ),
+        Explanation(
+            "needs-token",
+            "pass the one that the server issued for this session",
+            "The WebSocket answered 401: it expects the token of a session.",
+            "Connect to the server's `http://` URL, which gets a token, or pass `token=`.",
+            "connecting",
+        ),
+        Explanation(
             "bad-token",
             "token may be missing, wrong, expired, or used before",
             "The server answered 403: it refuses the token, the path, or the origin (`--allowed-origins`).",
@@ -121,6 +142,25 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
             "Correct the user or the password. In a URL, escape special characters: `%40` for `@`.",
         ),
         Explanation(
+            "wrong-form",
+            "expects another form of",
+            "The server answered 422: the request lacks a value, or has one too many.",
+            "Set `request_data` as the server's start endpoint expects it. For an offer, check `webrtc_url`.",
+            "connecting",
+        ),
+        Explanation(
+            "server-failed",
+            "See the server's log",
+            "The server has the request, and failed: it answered with a status from 500 on, or broke off.",
+            "Read its log. A key may be missing there, or the bot's program may have raised an error.",
+        ),
+        Explanation(
+            "busy",
+            "Try again later",
+            "The server answered 429 or 503: it has too many sessions, or starts.",
+            "Wait, then connect again.",
+        ),
+        Explanation(
             "one-client",
             "may serve one client at a time",
             "The bot serves one client (`ConnectionMode.SINGLE`), and is busy with another.",
@@ -134,9 +174,18 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
         ),
         Explanation(
             "no-tls",
-            "Pipecat's runner advertises wss://",
-            "The runner named a `wss://` URL, but its port has no TLS.",
-            'Connect to the server, `connect("http://HOST:7860")`, or to `ws://HOST:7860/ws-client`.',
+            "does not speak TLS",
+            "The URL starts with `https://` or `wss://`, but this port of the server has no TLS.",
+            'Connect without TLS, `connect("http://HOST:7860")`, on your machine or network only. '
+            "Elsewhere correct the host and the port.",
+        ),
+        Explanation(
+            "bad-certificate",
+            "its certificate is not trusted",
+            "The certificate is too old, names another server, or its authority isn't known here.",
+            'For an authority of your own, pass `ssl_context=ssl.create_default_context(cafile="ca.pem")`. '
+            "Otherwise the server needs another certificate.",
+            "connecting",
         ),
         Explanation(
             "not-encrypted",
@@ -196,6 +245,44 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
             "Daily rooms can't be reached: start the bot for WebSocket. Pipecat's runner 1.5 to 1.12 needs `-t eval`, "
             'other servers `params={"request_data": {"transport": "websocket"}}`.',
             "pipecat",
+        ),
+    ),
+    "Your program": (
+        Explanation(
+            "not-connected",
+            "call connect() first",
+            "The client is not connected, or its session has ended.",
+            "Call `connect()`. To have a lost session replaced, pass a `ReconnectPolicy`.",
+            "reconnecting",
+        ),
+        Explanation(
+            "missing-extra",
+            "needs the extra",
+            "An optional part of the package isn't installed.",
+            "Run the command that the message names.",
+            "install",
+        ),
+        Explanation(
+            "no-sound-device",
+            "To use none, pass mic=False and speaker=False",
+            "There is no mic and no speaker (microphone, loudspeaker), or the library for them isn't installed.",
+            "Follow the message, or pass `mic=False` and `speaker=False`. "
+            "`mic=` and `speaker=` also take files: `WavSource` and `WavSink`.",
+            "no-sound",
+        ),
+        Explanation(
+            "in-handler",
+            "called inside a handler",
+            "Handlers run one at a time, so the call would wait for itself (`WouldDeadlockError`).",
+            "Call it on another thread, or react in a handler of its own.",
+            "events",
+        ),
+        Explanation(
+            "forked",
+            "was connected when the process forked",
+            "A session belongs to the process that connected (`ForkedProcessError`).",
+            "Connect in the child process: in a web worker, in the request or in a post-fork hook.",
+            "processes",
         ),
     ),
     "WebRTC": (
@@ -265,13 +352,42 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
             "testing-phone-bots",
         ),
         Explanation(
+            "no-audio-file",
+            "Cannot read the audio file",
+            "The file doesn't exist, or may not be read.",
+            "Check the path. A relative one starts at the folder in which the program runs.",
+            "audio",
+        ),
+        Explanation(
             "bad-audio-file",
             "Cannot use the audio file",
             "The file isn't audio, is damaged, or is empty.",
             "Convert it: `ffmpeg -i IN -c:a pcm_s16le OUT.wav`. To send a named pipe, use a `CallbackSource`.",
             "audio",
         ),
+        Explanation(
+            "hidden-calls",
+            "the bot reports calls without names",
+            "Pipecat hides the names of functions by default, so `calls=` can't judge them.",
+            "Let the bot report them: `function_call_report_level`.",
+            "pipecat",
+        ),
     ),
+}
+
+# The pages that say more, by name: title, and path in the repository.
+PAGES: dict[str, tuple[str, str]] = {
+    "audio": ("Use a microphone and a speaker", "docs/guides/audio.md"),
+    "connecting": ("Connect to a bot", "docs/guides/connecting.md"),
+    "events": ("React to events", "docs/guides/events.md"),
+    "install": ("Install", "docs/start/install.md"),
+    "no-sound": ("Find out why there is no sound", "docs/guides/no-sound.md"),
+    "pipecat": ("Prepare your Pipecat bot", "docs/start/pipecat.md"),
+    "processes": ("Use several processes, signals or asyncio", "docs/guides/processes.md"),
+    "reconnecting": ("Reconnect after a failure", "docs/guides/reconnecting.md"),
+    "testing-phone-bots": ("Test a phone bot without a phone", "docs/guides/testing-phone-bots.md"),
+    "turns": ("Turns: ask, listen and interrupt", "docs/guides/turns.md"),
+    "webrtc": ("Connect over WebRTC", "docs/guides/webrtc.md"),
 }
 
 

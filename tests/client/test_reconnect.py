@@ -809,7 +809,7 @@ def test_what_a_call_is_told_meanwhile() -> None:
     [
         (
             CloseInfo(initiator="server", code=1000),
-            "There is no bot (The bot ended the session (code 1000)). Call connect() first",
+            "There is no bot (The bot ended the session (code 1000)): call connect() first",
         ),
         (
             NETWORK,

@@ -114,7 +114,6 @@ def test_the_library_is_not_installed(
     for call in (audio.devices, lambda: audio.open_input(None, 16000, 0.02)):
         with pytest.raises(MissingExtraError, match=command) as caught:
             call()
-        assert str(caught.value).endswith(f"No module named '{library}')")
         assert caught.value.extra == AUDIO_LIBRARIES[library]
 
 
