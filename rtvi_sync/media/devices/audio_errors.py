@@ -31,7 +31,7 @@ def missing_library(library: str, reason: str = "") -> MissingExtraError:
         reason: text of the import error, if the library is there.
     """
     hints = filter(None, (_HINTS[library](), reason))
-    return MissingExtraError("A microphone or speaker", AUDIO_LIBRARIES[library], hint="; ".join(hints))
+    return MissingExtraError("Audio", AUDIO_LIBRARIES[library], hint="; ".join(hints))
 
 
 def _hint_at_pyaudio() -> str:
