@@ -41,7 +41,7 @@ def test_each_name_has_one_overload() -> None:
 
 
 def test_the_stub_has_the_methods_that_run() -> None:
-    """The overloads of a method have its parameters, besides those that take what no method takes."""
+    """The overloads of a method have its parameters; others take what no method takes."""
     *_, stub = (node for node in ast.parse(overloads_stub()).body if isinstance(node, ast.ClassDef))
     overloads = [node for node in stub.body if isinstance(node, ast.FunctionDef)]
     runs = {name for name in vars(ClientEvents) if not name.startswith("_")}

@@ -24,7 +24,7 @@ def words_of(call: Callable[[], object]) -> str:
 
 @pytest.mark.parametrize("scheme", ["wss", "https"])
 def test_a_server_without_tls(scheme: str) -> None:
-    """It answers, so it is not called unreachable."""
+    """A server that answers without TLS is not called unreachable."""
     with EmbeddedBot() as bot:
         url = bot.base_url.replace("http", scheme)
         assert words_of(lambda: connect(url, connect_timeout=GUARD)) == "no-tls"
