@@ -144,7 +144,7 @@ class AbortSignal:
 
 
 class AbortController:
-    """The control of one attempt. Any thread may call `abort()`.
+    """The control of one attempt. Made by `RTVIClient.connect()`. Any thread may call `abort()`.
 
     Args:
         deadline: the limit of the attempt, which `signal.remaining()` reports.

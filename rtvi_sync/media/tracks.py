@@ -15,7 +15,7 @@ from .base import AudioFrame, AudioQueue, F, FrameQueue, VideoFrame, VideoQueue
 
 
 class TrackFrames(Iterator[F]):
-    """The frames of a track, for one reader, from the call of `frames()` on.
+    """The frames of a track for one reader, from now on. Made by `AudioTrack.frames()` and `VideoTrack.frames()`.
 
     The iteration blocks until the next frame arrives and ends with the track. It may run on any thread, but on one at a
     time.

@@ -126,7 +126,7 @@ _Route: TypeAlias = ProtobufRoute | EvalRoute | PhoneRoute
 
 
 class BotSession:
-    """The bot's end of one connection. Any thread may use it.
+    """The bot's end of one connection. Made by `EmbeddedBot`. Any thread may use it.
 
     The session object keeps all received messages and audio.
 
