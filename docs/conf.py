@@ -95,6 +95,7 @@ _SPAN = re.compile(r"(?<![`:\\\w])`([^`\n]+)`(?!`)")
 _PAGE = re.compile(r"docs/([a-z]+/[a-z-]+)\.md")
 _FIELDS = re.compile(r"^( +)(\w+(?:, \w+)+): (.*)$")
 _FIELD = re.compile(r"^    (\w+(?:, \w+)*)(?: \(\w+\))?: ")
+_LINK_NAME = re.compile(r"^(:\w+ \w+)_:")
 _MAKER = re.compile(r"\b[Mm]ade by `")
 _LONG = 40  # characters of a default
 _SECTION = re.compile(r"\s*(?:Args|Attributes|Example|Raises|Returns|Yields|Note)s?:")
@@ -195,9 +196,9 @@ def prepare_docstring(app: Sphinx, what: str, name: str, obj: Any, options: Any,
     lines[:] = prepared
 
 
-def restore_colon(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """Undo what `prepare_docstring()` hides from napoleon."""
-    lines[:] = [line.replace(_COLON, ": ") for line in lines]
+def restore_docstring(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Undo what `prepare_docstring()` hides from napoleon, and escape names like `for_`, which reST takes for links."""
+    lines[:] = [_LINK_NAME.sub(r"\1\_:", line.replace(_COLON, ": ")) for line in lines]
 
 
 def in_long_lines(lines: list[str]) -> list[str]:
@@ -381,7 +382,7 @@ def setup(app: Sphinx) -> None:
     next(field for field in PyObject.doc_field_types if field.name == "variable").label = "Attributes"
     app.connect("source-read", link_to_repository)
     app.connect("autodoc-process-docstring", prepare_docstring, priority=100)
-    app.connect("autodoc-process-docstring", restore_colon, priority=900)
+    app.connect("autodoc-process-docstring", restore_docstring, priority=900)
     app.connect("autodoc-process-signature", shorten_signature)
     app.connect("autodoc-skip-member", skip_member)
     app.connect("missing-reference", resolve)

@@ -119,7 +119,7 @@ class ConnectionTimeoutError(ConnectError, TimeoutError):
     Attributes:
         phase: The phase in which the limit passed: "devices", "http", "transport" or "bot-ready". "begin" if it passed
             before the attempt started.
-        elapsed: Seconds since `connect()` was called.
+        elapsed (seconds): Time since `connect()` was called.
     """
 
     def __init__(self, message: str, *, phase: str, elapsed: float) -> None:

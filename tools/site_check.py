@@ -1,6 +1,7 @@
 """What the pages of the reference show by mistake, found in the site: `python -m tools.site_check FOLDER`.
 
-Sphinx inserts docstrings and signatures, and prints what it does not understand as it is. The build ends with this check.
+Sphinx inserts docstrings and signatures, and prints what it does not understand as it is. The build of the site ends
+with this check.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from urllib.parse import unquote
 
 # In the text of a page: what only Python, Sphinx or the package itself can use.
 _NOISE: Final = re.compile(
-    r"ForwardRef|<function|\battr_dict|\bNOTHING\b|\bUnpack\b|~\w+\.|\.\. \w|::\s*$|\badd_note\b|\b_[a-z]\w*: |\balias of\b",
-    re.MULTILINE,
+    r"ForwardRef|<f(?:unction|actory)|attr_dict|\b(?:NOTHING|Unpack|ClientT|add_note|alias of)\b|~\w+\.|\.\. \w"
+    r"|\b_[a-z]\w*: "
 )
 _ELSEWHERE: Final = re.compile(r"https?:|mailto:|data:|#|$")
 _VOID: Final = frozenset({"br", "img", "hr", "input", "link", "meta", "wbr"})

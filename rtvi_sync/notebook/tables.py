@@ -24,7 +24,7 @@ class Timeline:
     """The words and called functions of the turns, in time. A notebook shows the page of a recording and a table.
 
     Attributes:
-        turns: the turns, in order.
+        turns: The turns, in order.
     """
 
     turns: tuple[Turn, ...]
@@ -41,10 +41,10 @@ class TurnPlayers:
     """The audio of one turn. A notebook shows it with players.
 
     Attributes:
-        number: the turn's number, from 1; None: the bot spoke first.
+        number: The turn's number, from 1; None: the bot spoke first.
         user, bot: `IPython.display.Audio` objects, each with a WAV file in `.data`. Empty without audio; several if the
             sample rate changed.
-        user_seconds, bot_seconds: the duration of each side.
+        user_seconds, bot_seconds: The duration of each side.
     """
 
     number: int | None
@@ -62,7 +62,7 @@ class Voices:
     """The audio of each turn. A notebook shows it as a table of players, and stores the audio.
 
     Attributes:
-        turns: the turns, in order.
+        turns: The turns, in order.
     """
 
     turns: tuple[TurnPlayers, ...]
@@ -81,8 +81,8 @@ class Latencies:
     """The bot's latencies. A notebook shows them as a table.
 
     Attributes:
-        turns: the latencies of the user's turns, in order.
-        first: the number of the first of these turns.
+        turns: The latencies of the user's turns, in order.
+        first: The number of the first of these turns.
     """
 
     turns: tuple[latency.Latency, ...]

@@ -315,8 +315,8 @@ class Scenario(Record):
                 the event "response" of a speaking bot.
             next_line: ``next_line(turns)``, or ``next_line(turns, simulation)``, plays a simulated caller, as in
                 `simulate()`.
-            timeout: Limit in seconds for an expectation without `within_ms`.
-            connect_timeout: Limit in seconds until the bot is ready.
+            timeout (seconds): Limit of an expectation without `within_ms`.
+            connect_timeout (seconds): Limit of the wait for a ready bot.
             token, headers: See `RTVIClient.for_url()`.
             record: Path of a recording of the session, as in `RTVIClient.record()`, with the report page if the
                 scenario doesn't pass.
