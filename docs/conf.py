@@ -77,6 +77,7 @@ autodoc_type_aliases = {
         "Milliseconds",
         "SpeakerChoice",
         "Texts",
+        "Timeout",
         "Transcriber",
         "TransportName",
         "TurnStatus",
@@ -177,7 +178,7 @@ def prepare_docstring(app: Sphinx, what: str, name: str, obj: Any, options: Any,
     if what == "class" and attrs.has(obj):
         lines[:] = with_inherited_attributes(obj, lines)
     if what in ("class", "exception") and (bases := list(public_bases(obj))):
-        lines += ["", f"Extends {', '.join(f'`{base}`' for base in bases)}."]
+        lines[:0] = [f"Extends {', '.join(f'`{base}`' for base in bases)}.", ""]
     lines[:] = with_code_blocks(lines)
 
     def span(match: re.Match[str]) -> str:

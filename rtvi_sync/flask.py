@@ -78,7 +78,7 @@ logger: logging.Logger = package_logger(__name__)
 
 
 class RTVIBlueprint(flask.Blueprint):
-    """Relay between browsers and a bot, for a Flask application.
+    """Relay between browsers and a bot, for a Flask application. docs/guides/flask.md lists its routes.
 
     An event stream occupies a thread of the web server while it is open: serve with more threads than
     `max_sessions * max_streams`, and with one worker process, or with sticky sessions.

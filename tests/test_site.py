@@ -104,7 +104,7 @@ def test_what_the_package_makes_has_no_constructor(site: Path) -> None:
         ('<p><a href="missing.html#id">a</a></p>', "'missing.html#id'"),
         ('<p><a href="FILE:LINE">a</a></p>', "'FILE:LINE'"),
         (
-            '<dd class="field-odd"><ul><li><p><strong>a</strong> 1</p></li><li><p><strong>a</strong> 2</p></li></ul></dd>',
+            '<dd class="field-odd"><ul><li><p><strong>a</strong></p></li><li><p><strong>a</strong></p></li></ul></dd>',
             "the field 'a' twice",
         ),
     ],

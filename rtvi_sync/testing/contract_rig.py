@@ -141,7 +141,7 @@ class SessionLog:
 
 
 class Rig:
-    """A transport between a client and the bot of the contract.
+    """A transport between a client and the bot of the contract. Made by `TransportContract.rig()`.
 
     Attributes:
         far: Peer of the transport.

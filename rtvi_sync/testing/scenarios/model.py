@@ -249,7 +249,7 @@ class Simulation(Record):
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class Scenario(Record):
-    """One conversation with a bot and its expectations: scripted, or simulated by a persona.
+    """One conversation with a bot and its expectations: scripted, or simulated by a persona. Made by `load()`.
 
     Attributes:
         name: Its own name.
