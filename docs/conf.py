@@ -198,7 +198,7 @@ def prepare_docstring(app: Sphinx, what: str, name: str, obj: Any, options: Any,
 
 
 def restore_docstring(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """Undo what `prepare_docstring()` hides from napoleon, and escape names like `for_`, which reST takes for links."""
+    """Put the colons back that napoleon must not see, and escape names like `for_`, which reST takes for links."""
     lines[:] = [_LINK_NAME.sub(r"\1\_:", line.replace(_COLON, ": ")) for line in lines]
 
 
@@ -298,7 +298,7 @@ def public_bases(cls: type) -> Iterator[str]:
 
 
 def is_made_by_the_package(obj: Any) -> bool:
-    """Return whether a class has no constructor for readers: its docstring says what makes its objects."""
+    """Return whether a class has no constructor for readers: its docstring says "made by"."""
     return isinstance(obj, type) and bool(_MAKER.search(inspect.getdoc(obj) or ""))
 
 
@@ -317,7 +317,7 @@ def shorten_signature(app: Sphinx, what: str, name: str, obj: Any, options: Any,
 def readable(signature: str, hidden: set[str]) -> str:
     """Return a signature without private and hidden parameters, and without defaults that say nothing or are long.
 
-    What is no Python, such as the `repr()` of a function, would make Sphinx print the signature as it is, in one line.
+    Sphinx prints a signature that is no Python, as with the `repr()` of a function, as it is and in one line.
     """
     signature = re.sub(r"(\*\*\w+): Unpack\[\w+\]", r"\1", signature)
     signature = re.sub(r"TypeAliasForwardRef\('(\w+)'\)", r"\1", signature)
@@ -344,7 +344,7 @@ def short(default: ast.expr) -> ast.expr:
 
 
 def without_arguments(lines: list[str]) -> list[str]:
-    """Leave out the arguments: of the client, which have a page of their own, and of what the package makes."""
+    """Leave out the arguments: those of the client have a page, and the package passes the others itself."""
     start = lines.index("Args:") if "Args:" in lines else len(lines)
     end = lines.index("Raises:") if "Raises:" in lines else len(lines)
     return [*lines[:start], *lines[end:]]
@@ -369,7 +369,7 @@ def resolve(app: Sphinx, env: Any, node: Any, content: nodes.Element) -> nodes.E
 
 
 def finish(app: Sphinx, error: Exception | None) -> None:
-    """Put the files for language models into the site's root, and warn of what the reference shows by mistake."""
+    """Put the files for language models into the site's root, and warn of mistakes in the reference."""
     if error is None and app.builder.name == "html":
         llms.write(app.outdir)
         shutil.rmtree(app.outdir / "_sources", ignore_errors=True)  # Sphinx makes it for `html_copy_source` only

@@ -29,7 +29,7 @@ _EVENTS: Final = """\
 
 `client.on()`, `client.wait_for()`, `client.events()` and `signals` take these names, and the members of `RTVIEvent`.
 The class of `event.data` is one of those on the page [Messages](messages.md).
-[What bots do](protocol.md) says which bots send which message.
+The page [Protocol](protocol.md) says which bots send which message.
 """
 _EVENT_CLASSES: Final = """
 ## Classes
@@ -81,7 +81,7 @@ An `except` for a class catches the classes indented below it, too:
 _COMMANDS: Final = """\
 # Commands
 
-`rtvi-sync COMMAND --help` prints the same; the guide is [In the terminal](../guides/terminal.md).
+`rtvi-sync COMMAND --help` prints the same; the guide is [Use the commands](../guides/terminal.md).
 """
 _PYTEST: Final = """\
 # Options of pytest

@@ -1,7 +1,7 @@
-"""What the pages of the reference show by mistake, found in the site: `python -m tools.site_check FOLDER`.
+"""Mistakes in the pages of the reference, found in the site: `python -m tools.site_check FOLDER`.
 
-Sphinx inserts docstrings and signatures, and prints what it does not understand as it is. The build of the site ends
-with this check.
+Sphinx inserts docstrings and signatures, and prints parts that it does not understand as they are. The build of the
+site ends with this check.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
-# In the text of a page: what only Python, Sphinx or the package itself can use.
+# Text of a page that only Python, Sphinx or the package itself can use.
 _NOISE: Final = re.compile(
     r"ForwardRef|<f(?:unction|actory)|attr_dict|\b(?:NOTHING|Unpack|ClientT|add_note|alias of)\b|~\w+\.|\.\. \w"
     r"|\b_[a-z]\w*: "
@@ -61,7 +61,7 @@ class _Page(HTMLParser):
 
 
 def faults(site: Path) -> Iterator[str]:
-    """Return the faults of the reference, one a line: its file, and what is wrong."""
+    """Return the faults of the reference, as texts that start with the name of the page."""
     for path in sorted((site / "reference").glob("*.html")):
         page = _Page(path.read_text("utf-8"))
         text = "".join(page.text)
