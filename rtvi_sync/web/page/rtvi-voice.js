@@ -225,12 +225,10 @@ async function request(route, body, timeout = REQUEST_MS) {
 
 /** Start the session, or find the one that the server has; return the state of its client. */
 async function startSession() {
-  try {
-    return (await request("session", {})).state;
-  } catch (error) {
-    if (error.status !== 428) throw error;
-    return (await request("session", {})).state; // with the cookie that the first answer has set
-  }
+  // Marked as the first, because the console shows other requests without a cookie as errors.
+  const answer = await request("session", { first: true });
+  if (answer.error !== "no_cookie") return answer.state;
+  return (await request("session", {})).state; // with the cookie that the first answer has set
 }
 
 /** The WebSocket of a session, opened again when it is lost. */
