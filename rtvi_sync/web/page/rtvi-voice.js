@@ -10,6 +10,7 @@
 // What the server and the bot say is put on the page as text (textContent), never as HTML.
 
 const BASE = new URL("./", import.meta.url);
+const WORKLET = "rtvi-voice-worklet.js";
 const MICROPHONE_RATE = 16000;
 
 // -- the transcript ----------------------------------------------------------------------------------------------------
@@ -120,7 +121,7 @@ class Sound {
 
   async open() {
     this.#context.onstatechange = () => this.handlers.paused(!["running", "closed"].includes(this.#context.state));
-    await this.#context.audioWorklet.addModule(new URL("rtvi-voice-worklet.js", BASE));
+    await this.#context.audioWorklet.addModule(new URL(WORKLET, BASE));
     this.#node = new AudioWorkletNode(this.#context, "rtvi-voice", { outputChannelCount: [1] });
     this.#node.port.onmessage = ({ data }) => {
       if (data.frame) this.handlers.frame(data.frame, data.level);
@@ -221,6 +222,14 @@ async function request(route, body, timeout = REQUEST_MS) {
   const answer = await response.json().catch(() => ({}));
   if (!response.ok) throw new Refusal(response.status, answer);
   return answer;
+}
+
+/** Return why there is no sound. No browser reports why it loads no worklet: a policy forbids a file that can be fetched. */
+async function causeOf(error) {
+  const isThere = error.name === "AbortError" && (await request(WORKLET).then(() => true, () => false));
+  if (!isThere) return error;
+  const cure = "add 'self' to script-src, or 'strict-dynamic' to its nonce";
+  return new DOMException(`the Content-Security-Policy forbids ${WORKLET}: ${cure}`, "PolicyError");
 }
 
 /** Start the session, or find the one that the server has; return the state of its client. */
@@ -389,6 +398,7 @@ const TEXTS = {
   resume: "Turn on the sound",
   end: "End",
   mute: "Mute",
+  microphone: "Use the microphone",
   field: "Write to the bot",
   send: "Send",
   empty: "Press “Start talking”, or write to the bot.",
@@ -397,6 +407,7 @@ const TEXTS = {
     connecting: "Connecting…",
     reconnecting: "Reconnecting…",
     listening: "Listening",
+    ready: "Ready",
     thinking: "Thinking…",
     speaking: "Speaking",
     ended: "Ended",
@@ -409,6 +420,7 @@ const TEXTS = {
       "The microphone cannot be used, perhaps because another program uses it. Press “Try again”, or write.",
     SecurityError: "Browsers give the microphone only to pages that are loaded by HTTPS. You can write.",
     microphoneLost: "The microphone was disconnected. Connect one, then press “Try again”, or write.",
+    policy: "The Content-Security-Policy of this site forbids a file that this page needs. Its administrator can allow it.",
     sound: "The browser cannot play or record sound. Load the page again, or try another browser.",
     paused: "The browser has paused the sound.",
     unreachable: "The server cannot be reached. Check your connection, then try again.",
@@ -429,6 +441,7 @@ const TEXTS = {
     shutdown: "The server was stopped, so the conversation was ended.",
     failed: "The bot cannot be reached. Try again in a minute.",
     taken: "The conversation continues in another tab.",
+    takenHere: "The conversation continues elsewhere on this page.",
     gone: "The conversation is over, because the connection was lost for too long.",
     lost: "The connection was lost. Check your network, then try again.",
     refused: "The server has refused the connection. Load the page again.",
@@ -473,7 +486,7 @@ header { display: flex; align-items: center; gap: .75rem; padding: .625rem 1rem;
 h2 { margin: 0; font-size: 1.0625rem; font-weight: 650; overflow-wrap: anywhere; }
 #state { display: flex; align-items: center; gap: .5rem; white-space: nowrap; color: var(--muted); }
 #state::before { content: ""; inline-size: .625rem; block-size: .625rem; border-radius: 50%; background: var(--muted); }
-#state[data-state=listening]::before { background: var(--good); }
+#state[data-state=listening]::before, #state[data-state=ready]::before { background: var(--good); }
 #state[data-state=speaking]::before { background: var(--accent); }
 #state[data-state=thinking]::before, #state[data-state=connecting]::before, #state[data-state=reconnecting]::before { background: none; border: 2px solid var(--accent); animation: pulse 1s ease-in-out infinite alternate; }
 @keyframes pulse { to { opacity: .25; } }
@@ -544,6 +557,9 @@ function storage() {
   }
 }
 
+// The element of this page that has connected last. On a page with two, it has taken the voice from the other one.
+let newest = null;
+
 class RTVIVoice extends HTMLElement {
   static texts = TEXTS;
 
@@ -608,6 +624,7 @@ class RTVIVoice extends HTMLElement {
     if (this.#sound?.hasMicrophone) this.#sound.muted = this.#muted;
     else if (this.#connection && !this.#muted) this.#addMicrophone();
     this.#remember();
+    this.#update();
     this.#show();
   }
 
@@ -664,9 +681,11 @@ class RTVIVoice extends HTMLElement {
     try {
       sound = this.#sound = this.#newSound();
       await sound.open();
-    } catch (error) {
+    } catch (thrown) {
       if (stream) stopTracks(stream);
-      if (this.#attempt === attempt) this.#fail(this.#texts.notice.sound, error);
+      const error = await causeOf(thrown);
+      const reason = { PolicyError: "policy", AbortError: "unreachable" }[error.name] ?? "sound";
+      if (this.#attempt === attempt) this.#fail(this.#texts.notice[reason], error);
       return;
     }
     if (this.#attempt !== attempt) return stream && stopTracks(stream);
@@ -697,6 +716,7 @@ class RTVIVoice extends HTMLElement {
       over: (reason) => this.#over(reason),
     });
     this.#connection.open();
+    newest = this;
     this.#remember();
     if (sound.paused) this.#paused(true);
     if (!this.#muted && !sound.hasMicrophone) this.#addMicrophone(); // the user has unmuted in the meantime
@@ -761,8 +781,13 @@ class RTVIVoice extends HTMLElement {
     this.muted = false;
   };
 
+  /** Whether the bot hears the user. */
+  get #isHeard() {
+    return Boolean(this.#sound?.hasMicrophone) && !this.#muted;
+  }
+
   #remember() {
-    if (this.#connection) storage()?.setItem(TALKING, this.#sound.hasMicrophone && !this.#muted ? "talking" : "muted");
+    if (this.#connection) storage()?.setItem(TALKING, this.#isHeard ? "talking" : "muted");
   }
 
   #onEvent(event, data) {
@@ -838,7 +863,8 @@ class RTVIVoice extends HTMLElement {
     if (now - this.#thinkingSince > THINKING_MS) this.#thinkingSince = 0;
     if (!this.#ready) this.#set("connecting");
     else if (now - this.#audibleAt < AUDIBLE_MS || (this.#playing && this.#botSpeaks)) this.#set("speaking");
-    else this.#set(this.#thinkingSince ? "thinking" : "listening");
+    else if (this.#thinkingSince) this.#set("thinking");
+    else this.#set(this.#isHeard ? "listening" : "ready");
   }
 
   /** End before it has begun. */
@@ -852,11 +878,12 @@ class RTVIVoice extends HTMLElement {
 
   #over(reason) {
     const { over } = this.#texts;
+    const isHere = reason === "taken" && newest !== this; // the conversation continues on this page
     this.#close();
-    storage()?.removeItem(TALKING);
+    if (!isHere) storage()?.removeItem(TALKING);
     this.#muted &&= ["taken", "lost", "pages"].includes(reason); // then the conversation goes on as it was
     this.#set("ended", { taken: "takeBack", failed: "retry", lost: "retry", pages: "retry", unsupported: "retry" }[reason] ?? "again");
-    this.#notify(over[reason] ?? over.bot, ["user", "taken", "bot"].includes(reason) ? "" : "bad");
+    this.#notify((isHere ? over.takenHere : over[reason]) ?? over.bot, ["user", "taken", "bot"].includes(reason) ? "" : "bad");
   }
 
   #close() {
@@ -880,14 +907,14 @@ class RTVIVoice extends HTMLElement {
     const texts = this.#texts;
     const parts = (this.#parts = {
       state: el("span", { id: "state", part: "state" }),
-      // Not the state itself: listening, thinking and speaking change too often to be read out.
+      // Not the state itself, which changes too often to be read out: only the first one of a connection.
       spoken: el("span", { className: "unseen", role: "status" }),
       empty: el("p", { id: "empty" }, texts.empty),
       lines: el("ol", { role: "list", part: "transcript" }),
       noticeText: el("span"),
       action: el("button", { type: "button", hidden: true }),
       main: el("button", { type: "button", className: "main", part: "main" }),
-      mute: el("button", { type: "button", part: "mute", aria: { pressed: false } }, texts.mute),
+      mute: el("button", { type: "button", part: "mute" }),
       mine: el("i", { className: "mine" }),
       bots: el("i"),
       text: el("input", { maxLength: 2000, autocomplete: "off", placeholder: texts.field, enterKeyHint: "send" }),
@@ -928,14 +955,15 @@ class RTVIVoice extends HTMLElement {
   /** Show a state, and what the main button does. */
   #set(state, action = "start") {
     if (state === this.#state && this.#parts.state.textContent) return;
-    const spoken = { listening: "ready", thinking: "ready", speaking: "ready" };
-    const was = spoken[this.#state] ?? this.#state;
+    const isReady = (each) => ["ready", "listening", "thinking", "speaking"].includes(each);
+    const wasReady = isReady(this.#state);
     this.#state = state;
     const [texts, parts] = [this.#texts, this.#parts];
     parts.state.textContent = texts.state[state];
     parts.state.dataset.state = state;
     // The reason of an end, and that the connection is lost, are said by the notice.
-    if (was !== (spoken[state] ?? state)) parts.spoken.textContent = spoken[state] ? texts.state.listening : "";
+    if (!isReady(state)) parts.spoken.textContent = "";
+    else if (!wasReady) parts.spoken.textContent = texts.state[this.#isHeard ? "listening" : "ready"];
     parts.main.textContent = this.#attempt === null ? texts[action] : texts.end;
     parts.main.classList.toggle("stop", this.#attempt !== null);
     this.#show();
@@ -944,7 +972,10 @@ class RTVIVoice extends HTMLElement {
   #show() {
     const { mute, main, empty, levels, noticeText } = this.#parts;
     const focused = this.shadowRoot.activeElement === mute;
-    mute.setAttribute("aria-pressed", this.#muted);
+    const isSwitch = !this.#muted || this.#sound?.hasMicrophone; // else there is nothing to mute
+    mute.textContent = this.#texts[isSwitch ? "mute" : "microphone"];
+    if (isSwitch) mute.setAttribute("aria-pressed", this.#muted);
+    else mute.removeAttribute("aria-pressed");
     mute.hidden = this.#attempt === null;
     if (focused && mute.hidden) main.focus();
     levels.hidden = this.#attempt === null;
