@@ -166,7 +166,7 @@ def test_a_user_who_writes(visitor: Callable[..., PageVisitor]) -> None:
     page, _ = visitor().write()
     state_becomes(page, "Ready")
     assert page.get_by_role("status").first.text_content() == "Ready"  # for screen readers
-    assert button(page, "Use the microphone").get_attribute("aria-pressed") is None
+    assert button(page, "Use microphone").get_attribute("aria-pressed") is None
     assert button(page, "Mute").count() == 0
 
 

@@ -255,7 +255,7 @@ def test_without_permission(quiet: Browser, serve: Callable[..., Site]) -> None:
     user.context.grant_permissions(["microphone"])
     session = site.bot.wait_for_session()
     received = len(session.audio)
-    button(page, "Use the microphone").click()
+    button(page, "Use microphone").click()
     until(lambda: any(session.audio[received:]) or len(session.audio) > received + 32000)
     assert button(page, "Mute").get_attribute("aria-pressed") == "false"
 
@@ -289,7 +289,7 @@ def test_a_microphone_that_is_wanted_while_the_page_connects(quiet: Browser, ser
     page.route("**/bot/session", lambda route: held.append(route), times=1)
     page.locator("rtvi-voice").evaluate("element => { element.start({ muted: true }); }")
     state_becomes(page, "Connecting…")
-    button(page, "Use the microphone").click()
+    button(page, "Use microphone").click()
     until(lambda: page.evaluate("true") and held)  # the request arrives while Playwright is called
     held[0].continue_()
     state_becomes(page, "Listening")
@@ -321,7 +321,7 @@ def test_a_microphone_that_is_given_after_the_end(
     if is_connected:
         page.locator("rtvi-voice").evaluate("element => element.start({ muted: true })")
         state_becomes(page, "Ready")
-        button(page, "Use the microphone").click()
+        button(page, "Use microphone").click()
     else:
         button(page, "Start talking").click()
     page.wait_for_function("window.give !== undefined")

@@ -398,7 +398,7 @@ const TEXTS = {
   resume: "Turn on the sound",
   end: "End",
   mute: "Mute",
-  microphone: "Use the microphone",
+  microphone: "Use microphone",
   field: "Write to the bot",
   send: "Send",
   empty: "Press “Start talking”, or write to the bot.",
@@ -504,7 +504,7 @@ li.note { align-self: center; color: var(--muted); font-size: .875rem; }
 #notice > span:not(:empty) { padding-block: .5rem; }
 #notice.bad span { color: var(--bad); }
 footer { display: grid; gap: .625rem; padding: .75rem 1rem; border-block-start: 1px solid var(--soft); }
-.row { display: flex; align-items: center; gap: .625rem; }
+.row { display: flex; flex-wrap: wrap; align-items: center; gap: .625rem; }
 button, input { font: inherit; color: inherit; min-block-size: 2.5rem; border: 1px solid var(--line); border-radius: 8px; background: var(--card); }
 button { padding-inline: .875rem; cursor: pointer; white-space: nowrap; }
 button:hover { border-color: var(--ink); }
@@ -512,7 +512,7 @@ button.main, button[aria-pressed=true] { background: var(--accent); border-color
 button.stop { background: var(--card); border-color: var(--bad); color: var(--bad); }
 input { flex: 1; min-inline-size: 0; padding-inline: .75rem; }
 input::placeholder { color: var(--muted); opacity: 1; }
-#levels { flex: 1; display: grid; grid-template-columns: auto minmax(1rem, 1fr); align-items: center; gap: 0 .5rem; min-inline-size: 0; max-inline-size: 16rem; margin-inline-start: auto; font-size: .75rem; line-height: 1.25; color: var(--muted); }
+#levels { flex: 1; display: grid; grid-template-columns: auto minmax(1rem, 1fr); align-items: center; gap: 0 .5rem; min-inline-size: 5rem; max-inline-size: 16rem; margin-inline-start: auto; font-size: .75rem; line-height: 1.25; color: var(--muted); }
 .level { block-size: .375rem; border-radius: .1875rem; background: var(--soft); overflow: hidden; }
 .level > i { display: block; block-size: 100%; border-radius: inherit; background: var(--accent); transform: scaleX(0); transform-origin: 0 50%; transition: transform 80ms linear; }
 .level > i.mine { background: var(--good); }
