@@ -26,7 +26,7 @@ the views need no CSRF token.
 
 A page occupies a thread of the web server while it is open. Serve with threads, in one process:
 ``gunicorn --worker-class gthread --workers 1 --threads 80``. Django's own server opens no WebSocket.
-docs/guides/flask.md has the messages, the errors, and how to serve it, which is the same for Django.
+docs/guides/flask.md has the errors, and docs/background/talking-pages.md the messages. Both hold for Django, too.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class RTVIVoice:
 
     @property
     def urls(self) -> list[Any]:
-        """Return the routes, for ``path("bot/", include(voice.urls))``."""
+        """The routes, for ``path("bot/", include(voice.urls))``."""
         routes = {
             "session": (self._session, ("GET", "POST")),
             "voice": (self._talk, ("GET",)),

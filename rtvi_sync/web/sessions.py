@@ -46,7 +46,7 @@ class Sessions:
         iterable("a list of events").check(events=events)
         chosen = [event_from(event, "events") for event in events]
         self._connect = connect
-        # A page that talks greys the unheard part of an interrupted answer, which `turn-ended` tells.
+        # A page that talks greys the unheard part of an interrupted answer, which `turn-ended` reports.
         self._events = tuple(dict.fromkeys([*chosen, *([RTVIEvent.TURN_ENDED] if has_voice else [])]))
         self._limits = limits
         self._has_voice = has_voice
@@ -216,6 +216,6 @@ def has_secret(cookie: object) -> bool:
 
 
 def _parts_of(cookie: object) -> tuple[str, str]:
-    """Return the name of the last session's process, and the secret; else empty."""
+    """Return the name of the last session's process, and the secret. Each is "" if the cookie does not have it."""
     process, _, secret = cookie.partition(".") if isinstance(cookie, str) else ("", "", "")
     return process, secret
