@@ -226,7 +226,7 @@ def with_code_blocks(lines: list[str]) -> list[str]:
 def shorten_signature(app: Sphinx, what: str, name: str, obj: Any, options: Any, signature: str, returns: str) -> Any:
     """Remove from a signature the parts that only type checkers need."""
     if signature:
-        signature = re.sub(r"(\*\*\w+): Unpack\[\w+\]", r"\1", signature).replace(" = NOTHING", " = ...")
+        signature = re.sub(r"(\*\*\w+): (Unpack\[\w+\]|Never)", r"\1", signature).replace(" = NOTHING", " = ...")
     return signature, {"ClientT": "RTVIClient", "TransportT": "Transport"}.get(returns, returns)
 
 
