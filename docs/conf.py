@@ -18,6 +18,7 @@ sys.path.insert(0, str(ROOT))
 
 import rtvi_sync  # noqa: E402
 from tools import llms  # noqa: E402
+from tools.environments import read_project  # noqa: E402
 
 project = "rtvi_sync"
 author = "the authors of rtvi_sync"
@@ -73,8 +74,7 @@ autodoc_type_aliases = {
 nitpicky = True
 linkcheck_ignore = [r"https?://localhost", r"https://github\.com/OWNER/"]  # a bot; no account has the repository yet
 
-# `OWNER` becomes the account of the repository.
-REPOSITORY = "https://github.com/OWNER/rtvi_sync/blob/main/"
+REPOSITORY = read_project(Path(sys.executable))["project"]["urls"]["Repository"]
 _LINK = re.compile(r"(?<=\]\()(?!\w+:)([^)#\s]+)((?:#[^)\s]*)?)(?=\))")
 _FILE = re.compile(r"\[[\w/-]+\.md\]\((?!\.\./\.\./)")
 _SPAN = re.compile(r"(?<![`:\\\w])`([^`\n]+)`(?!`)")
@@ -97,7 +97,7 @@ def link_to_repository(app: Sphinx, page: str, source: list[str]) -> None:
                 parts.pop()
             else:
                 parts.append(part)
-        return match[0] if parts[:1] == ["docs"] else REPOSITORY + "/".join(parts) + match[2]
+        return match[0] if parts[:1] == ["docs"] else f"{REPOSITORY}/blob/main/" + "/".join(parts) + match[2]
 
     source[0] = _LINK.sub(target, _FILE.sub("[](", source[0]))
 
