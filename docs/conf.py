@@ -72,7 +72,10 @@ autodoc_type_aliases = {
 }
 
 nitpicky = True
-linkcheck_ignore = [r"https?://localhost", r"https://github\.com/OWNER/"]  # a bot; no account has the repository yet
+# Bots and sites of the reader's machine; no account has the repository yet.
+linkcheck_ignore = [r"https?://(localhost|127\.0\.0\.1)", r"https://github\.com/OWNER/"]
+linkcheck_timeout = 20
+linkcheck_rate_limit_timeout = 60
 
 REPOSITORY = read_project(Path(sys.executable))["project"]["urls"]["Repository"]
 _LINK = re.compile(r"(?<=\]\()(?!\w+:)([^)#\s]+)((?:#[^)\s]*)?)(?=\))")
