@@ -317,7 +317,7 @@ class MissingExtraError(UsageError, ImportError):
 class ScenarioFileError(UsageError, ValueError):
     """A scenario file cannot be used: it cannot be read, or has faults.
 
-    The message has one line for each fault: "FILE:LINE:COLUMN: TEXT", or "FILE: TEXT" if the fault has no line.
+    The message has one line for each fault: `FILE:LINE:COLUMN: TEXT`, or `FILE: TEXT` if the fault has no line.
 
     Attributes:
         path: Path of the file with the first fault, which may be an included file.

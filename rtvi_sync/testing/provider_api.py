@@ -59,7 +59,7 @@ def hook(url: str) -> str:
     """Return the text of a `sitecustomize.py` that redirects a bot's provider requests to this server.
 
     Args:
-        url: URL of this server, "http://host:port".
+        url: URL of this server, `http://host:port`.
     """
     return _HOOK.format(url=url)
 
@@ -102,7 +102,7 @@ class ProviderAPI:
         port: Port to listen on; 0 takes any free one.
 
     Attributes:
-        url: "http://host:port" while the server runs, otherwise "".
+        url: `http://host:port` while the server runs, otherwise "".
     """
 
     def __init__(self, *, answer: Literal[204, 404, "never"] = 204, host: str = "127.0.0.1", port: int = 0) -> None:

@@ -128,12 +128,12 @@ class ReplayBot:
 
     @property
     def base_url(self) -> str:
-        """The bot's HTTP address, "http://host:port", once started."""
+        """The bot's HTTP address, `http://host:port`, once started."""
         return self._bot.base_url
 
     @property
     def ws_url(self) -> str:
-        """The bot's WebSocket address, "ws://host:port/ws", once started."""
+        """The bot's WebSocket address, `ws://host:port/ws`, once started."""
         return self._bot.ws_url
 
     def start(self) -> None:

@@ -89,8 +89,8 @@ class EmbeddedBot(BotOptions):
         port: Port for HTTP; 0 takes any free one. The WebSocket's port is always any free one.
         ssl_context: Server-side TLS context, which makes both HTTPS and WSS.
         provider_api: Server that receives the bot's requests to end telephone calls; None for no requests.
-        base_url: "http://host:port", once started. `POST /connect`, `/start` and `/action` are there.
-        ws_url: "ws://host:port/ws", once started. Every other path works too. The client's first message chooses the
+        base_url: `http://host:port`, once started. `POST /connect`, `/start` and `/action` are there.
+        ws_url: `ws://host:port/ws`, once started. Every other path works too. The client's first message chooses the
             route: the text `eval-connect` opens the eval route; the first messages of a telephone provider (Twilio,
             Telnyx, Plivo, Exotel) open a telephone call, with `BotSession.call`; all other clients use protobuf.
     """
