@@ -124,8 +124,8 @@ def _print_bot_introduction(screen: Screen, speech: ScriptedSpeech) -> None:
 
 
 def _report(screen: Screen, turns: Sequence[Turn]) -> None:
-    latencies = [latency.of_turn(turn) for turn in turns if turn.initiator == "user"]
-    if latencies:
+    asked = [turn for turn in turns if turn.initiator == "user"]
+    if asked:
         screen.print_line("")
-        screen.print_table(latency.TITLE, latency.HEADERS, latency.as_rows(latencies))
+        screen.print_table(latency.TITLE, latency.HEADERS, latency.as_rows(asked), texts=latency.TEXTS)
         screen.print_line("")

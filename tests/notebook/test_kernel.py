@@ -24,8 +24,7 @@ from rtvi_sync.testing import EmbeddedBot
 
 markup = "<script>alert('x')</script>"
 reply = markup + " one two three four five six seven eight nine ten."
-bot = EmbeddedBot(transcripts=markup, replies=reply, hangover=0.2)
-bot.start()
+bot = EmbeddedBot(transcripts=markup, replies=reply, hangover=0.2).start()
 
 def new_client(**options):
     return RTVIClient(transport=WebSocketTransport(bot.ws_url), speaker=NullSink(), connect_timeout=10, **options)
