@@ -234,6 +234,20 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
     ),
     "Questions and files": (
         Explanation(
+            "no-answer",
+            "The bot's answer did not begin",
+            "The bot has the question, and its model has written nothing: a wrong key, no credit, or a slow model.",
+            "See the bot's log. `rtvi-sync doctor URL` asks a question and shows each step.",
+            "pipecat",
+        ),
+        Explanation(
+            "not-complete",
+            "The bot's answer was not complete",
+            "The bot began to answer, and didn't report the end in time. The message has the answer so far.",
+            "Pass a larger `timeout`, look at the error's `.turn`, or see the bot's log.",
+            "turns",
+        ),
+        Explanation(
             "not-heard",
             "The bot has not heard the question",
             "You spoke, and the bot reported no speech and no words.",

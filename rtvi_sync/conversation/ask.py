@@ -199,31 +199,34 @@ class Question(ABC):
         return ""
 
     def _so_far(self, turn: Turn | None) -> str:
-        """Return the partial answer in words."""
+        """Return the partial answer in words. "" if there is none."""
         if turn is not None and turn.bot_text:
             return f"so far: {quoted(turn.bot_text, 200)}"
         if turn is not None and turn.bot_text is None and turn.timings.bot_started_speaking is not None:
             is_over = self._conversation.is_pending
             return "it was said, and `transcribe` has not returned" if is_over else "it was heard to start"
-        return "no part of it arrived"
+        return ""
 
     def _reported(self, deadline: Deadline) -> str:
         return self._conversation.error_within(deadline.elapsed())
 
     def _timed_out(self, deadline: Deadline) -> RequestTimeoutError:
         turn = self.turn_so_far()
-        so_far = self._so_far(turn)
         calls = [call for call in turn.function_calls if call.stopped is None] if turn is not None else []
+        so_far, waits = self._so_far(turn), f"within {deadline.timeout} s"
         if calls:
             names = ", ".join(call.function_name or "one without a name" for call in calls)
-            so_far += (
-                f"; it waits for its function calls: {one_line(names)}. A function of the application needs "
-                "register_function_call_handler()"
+            so_far = (
+                f"{so_far or 'no part of it arrived'}; it waits for its function calls: {one_line(names)}. A function "
+                "of the application needs register_function_call_handler()"
             )
-        error = RequestTimeoutError(
-            f"{self._reported(deadline)}The bot's answer was not complete within {deadline.timeout} s ({so_far}). "
-            f"{self._losses()}Pass a larger timeout, or look at the error's .turn."
-        )
+        if so_far:
+            what = f"The bot's answer was not complete {waits} ({so_far})"
+            advice = "Pass a larger timeout, or look at the error's .turn."
+        else:
+            what = f"The bot's answer did not begin {waits}"
+            advice = "See the bot's log (its model, its key), or run `rtvi-sync doctor URL`."
+        error = RequestTimeoutError(f"{self._reported(deadline)}{what}. {self._losses()}{advice}")
         error.turn = turn
         return error
 
