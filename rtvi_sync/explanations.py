@@ -87,9 +87,9 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
         ),
         Explanation(
             "wrong-path",
-            "Check the path of ws_url",
+            "Check the path of the URL (ws_url)",
             "The server answered, but has no WebSocket at this path.",
-            "Correct the path: Pipecat's runner has `/ws` and `/ws-client`. "
+            "Pass the `http://` URL of the server, which names its paths. Pipecat's runner has `/ws` and `/ws-client`. "
             "A proxy in front must pass WebSockets on: nginx needs `proxy_http_version 1.1` and, by "
             "`proxy_set_header`, `Upgrade $http_upgrade` and `Connection upgrade`.",
         ),

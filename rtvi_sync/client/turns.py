@@ -37,8 +37,8 @@ Askable: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | A
 """The type of a question to `ask()`."""
 
 _QUESTION = Rule(
-    "a text (a str that is not empty), an audio file (a Path, or its bytes), PCM with sample_rate_hz=, or an "
-    "AudioSource",
+    "a text (a str that is not empty), an audio file (a Path, or its bytes), PCM bytes with sample_rate_hz= "
+    "(array.tobytes()), or an AudioSource",
     lambda given: isinstance(given, (str, os.PathLike, bytes, bytearray, memoryview)) or is_source(given),
     bool,
 )

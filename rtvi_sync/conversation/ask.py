@@ -758,8 +758,8 @@ def _source_of(question: Any, sample_rate_hz: int | None) -> AudioSource:
         source: AudioSource = question
         return source
     raise TypeError(
-        f"question must be a text (a str), an audio file (a Path, or its bytes), PCM with sample_rate_hz=, or an "
-        f"AudioSource; not {type(question).__name__}"
+        "question must be a text (a str), an audio file (a Path, or its bytes), PCM bytes with sample_rate_hz= "
+        f"(array.tobytes()), or an AudioSource; not {type(question).__name__}"
     )
 
 

@@ -37,8 +37,8 @@ class Conversation:
     As the last line of a cell, or passed to `display()`, it shows the transcript, which changes in place as events
     arrive. Interim words, and words that the bot has not spoken yet, are faint. Elsewhere it is the transcript as text.
 
-    Create it before the client connects, on any thread. If a session is already live, it follows from then on. It never
-    blocks the client, and does not keep it alive.
+    Create it before the client connects, on any thread. If a session is already live, it also shows the turns before,
+    but they may lack audio. It never blocks the client, and does not keep it alive.
 
     Args:
         client: the client to follow; with `events="manual"` the transcript is updated inside `process_events()`.
