@@ -32,7 +32,7 @@ def audible_timestamps(frames: Sequence[AudioFrame]) -> list[float]:
 
 def as_rows(turns: Sequence[Turn], first: int = 1) -> list[tuple[str, ...]]:
     """Return table rows under `HEADERS`: one for each turn of the user, numbered from `first`. The last rows are the
-    medians: of spoken turns, then of typed ones, which bots answer much sooner.
+    medians: of spoken turns, then of typed ones, which bots answer much faster.
     """
     rows = [
         (

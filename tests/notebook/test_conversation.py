@@ -101,6 +101,20 @@ def test_latencies_are_those_of_the_bot(talk: Conversation) -> None:
     assert 0 < typed.time_to_first_token <= typed.time_to_first_audio < 2
 
 
+def test_each_name_on_the_page_exists(talk: Conversation) -> None:
+    """What the guide writes of a conversation or a turn can be evaluated, and so can each latency that it leads to."""
+    guides = ROOT / "docs" / "guides"
+    names = re.findall(r"`((?:talk|turn)\b[\w.\[\]()-]*)`", (guides / "notebook.md").read_text("utf-8"))
+    assert {"talk", "turn", "talk.latency.turns", "talk.audio.turns[-1]"} <= {*names}
+    turn = talk.latency.turns[-1]
+    for name in names:
+        eval(name, {"talk": talk, "turn": turn})
+    table = (guides / "turns.md").read_text("utf-8").partition("## Latencies\n")[2].partition("## ")[0]
+    latencies = re.findall(r"(?m)^\| `(\w+)` ", table)
+    assert "transcription" in latencies
+    assert all(isinstance(getattr(turn, name), float | None) for name in latencies)
+
+
 def test_a_notebook_gets_html(talk: Conversation) -> None:
     """Tables with players and milliseconds, as IPython's own formatters see them, and a player for each single turn."""
     formats = DisplayFormatter()
