@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rtvi_sync import Turn
 
 TITLE = """\
-Latency in ms: from the end of your speech or text to the arrival of the reaction.
+Latency in ms: from the end of your speech or text to the reaction.
 After speech it includes the pause by which the bot detects the end."""
 HEADERS = ("turn", "asked", "question", "transcript", "first text", "first audio")
 #: The number of columns with text; the others are numbers.
