@@ -91,9 +91,9 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
         ),
         Explanation(
             "wrong-path",
-            "Check the path of ws_url",
+            "Check the path of the URL (ws_url)",
             "The server answered, but has no WebSocket at this path.",
-            "Correct the path: Pipecat's runner has `/ws` and `/ws-client`. "
+            "Pass the `http://` URL of the server, which names its paths. Pipecat's runner has `/ws` and `/ws-client`. "
             "A proxy in front must pass WebSockets on: nginx needs `proxy_http_version 1.1` and, by "
             "`proxy_set_header`, `Upgrade $http_upgrade` and `Connection upgrade`.",
         ),
@@ -242,6 +242,20 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
         ),
     ),
     "Questions and files": (
+        Explanation(
+            "no-answer",
+            "The bot's answer did not begin",
+            "The bot has the question, and its model has written nothing: a wrong key, no credit, or a slow model.",
+            "See the bot's log. `rtvi-sync doctor URL` asks a question and shows each step.",
+            "pipecat",
+        ),
+        Explanation(
+            "not-complete",
+            "The bot's answer was not complete",
+            "The bot began to answer, and didn't report the end in time. The message has the answer so far.",
+            "Pass a larger `timeout`, look at the error's `.turn`, or see the bot's log.",
+            "turns",
+        ),
         Explanation(
             "not-heard",
             "The bot has not heard the question",

@@ -71,6 +71,17 @@ class Turn(TurnRecord):
     user_audio: TurnAudio = attrs.field(factory=TurnAudio)
     bot: str = ""
 
+    def _repr_html_(self) -> str:
+        """Return the value of a cell for a notebook: the timeline, and players for both sides."""
+        from html import escape  # most programs show no turn as HTML
+
+        players = "".join(
+            f"<div>{who} {audio._repr_html_()}</div>"
+            for who, audio in (("you", self.user_audio), ("bot", self.audio))
+            if audio
+        )
+        return f"<pre>{escape(timeline_of(self))}</pre>{players}"
+
     @property
     def voice_to_voice(self) -> float | None:
         """The silence that the user heard: from the last audible sample sent to the first one of the answer."""

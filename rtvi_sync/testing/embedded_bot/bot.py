@@ -121,8 +121,8 @@ class EmbeddedBot(BotOptions):
     def _plan_of_faults(self) -> FaultPlan:
         return FaultPlan(self.faults)
 
-    def start(self) -> None:
-        """Start listening. `base_url` and `ws_url` are set when this returns.
+    def start(self) -> EmbeddedBot:
+        """Start listening, and return this object. `base_url` and `ws_url` are set when this returns.
 
         Raises:
             OSError: The port is in use.
@@ -143,6 +143,7 @@ class EmbeddedBot(BotOptions):
             self.stop()
             raise
         self.base_url = f"http{secure}://{authority(self.host, self._endpoint.port)}"
+        return self
 
     def stop(self, timeout: float = 5.0) -> None:
         """End all sessions (close code 1012) and all threads. Idempotent, and harmless before `start()`.
@@ -218,8 +219,7 @@ class EmbeddedBot(BotOptions):
                 )
 
     def __enter__(self) -> EmbeddedBot:
-        self.start()
-        return self
+        return self.start()
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
