@@ -42,6 +42,7 @@ try:
         report_damage,
         requirements_of,
     )
+    from tools.links import report
     from tools.local_bot import LOCAL_BOT, add_webrtc, local_bot_environment, serve_local_bot, speak_questions
     from tools.machine import (
         BASE,
@@ -637,20 +638,34 @@ def docs(arguments: list[str]) -> int:
         return pictures()
     python = docs_environment()
     site = CACHE / "docs"
-    strict = ["-W", "--keep-going", "-n", "-j", "auto", "-q"]
-    builder = ["-b", "linkcheck"] if "--links" in arguments else ["-b", "html", *strict]
     state = CACHE / "doctrees"  # apart from the site, which can be copied as it is
-    output = CACHE / "links" if "--links" in arguments else site
-    status = run_command([python, "-m", "sphinx", *builder, "-d", state, "docs", output], DOCS_SECONDS, ROOT)
+    if "--links" in arguments:
+        return links([python, "-m", "sphinx", "-b", "linkcheck", "-j", "auto", "-d", state, "docs"])
+    strict = ["-W", "--keep-going", "-n", "-j", "auto", "-q"]
+    status = run_command([python, "-m", "sphinx", "-b", "html", *strict, "-d", state, "docs", site], DOCS_SECONDS, ROOT)
     if status:
         shutil.rmtree(state, ignore_errors=True)  # Sphinx warns of a page only when it reads the page
-    if status or "--links" in arguments:
         return status
     print_step(f"The site is in {shown(site / 'index.html')}")
     if "--serve" in arguments:
         words = [python, "-m", "http.server", "--bind", "127.0.0.1", "--directory", site, "8000"]
         return run_command(words, None, ROOT)
     return 0
+
+
+def links(sphinx: Sequence[object]) -> int:
+    """Check the links to other sites, and print the broken ones, and each host that cannot be reached, in one line."""
+    folder = CACHE / "links"
+    shutil.rmtree(folder, ignore_errors=True)
+    print_step("Checking the links to other sites")
+    run_quietly([*sphinx, folder], DOCS_SECONDS, ROOT)  # which fails if a link is broken
+    rows = folder / "output.json"
+    if not rows.exists():
+        raise SetupError("the links could not be checked")
+    lines, right = report(rows)
+    for line in lines:
+        print_step(line)
+    return int(not right)
 
 
 def pictures() -> int:

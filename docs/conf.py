@@ -25,6 +25,7 @@ sys.path.insert(0, str(ROOT))
 
 import rtvi_sync  # noqa: E402
 from tools import llms, site_check  # noqa: E402
+from tools.environments import read_project  # noqa: E402
 
 project = "rtvi_sync"
 author = "the authors of rtvi_sync"
@@ -85,10 +86,12 @@ autodoc_type_aliases = {
 }
 
 nitpicky = True
-linkcheck_ignore = [r"https?://localhost", r"https://github\.com/OWNER/"]  # a bot; no account has the repository yet
+# Bots and sites of the reader's machine; no account has the repository yet.
+linkcheck_ignore = [r"https?://(localhost|127\.0\.0\.1)", r"https://github\.com/OWNER/"]
+linkcheck_timeout = 20
+linkcheck_rate_limit_timeout = 60
 
-# `OWNER` becomes the account of the repository.
-REPOSITORY = "https://github.com/OWNER/rtvi_sync/blob/main/"
+REPOSITORY = read_project(Path(sys.executable))["project"]["urls"]["Repository"]
 _LINK = re.compile(r"(?<=\]\()(?!\w+:)([^)#\s]+)((?:#[^)\s]*)?)(?=\))")
 _FILE = re.compile(r"\[[\w/-]+\.md\]\((?!\.\./\.\./)")
 _PAGE_LINK = re.compile(r"\[[^\]]+\]\((?!\w+:)(?!\.\./\.\./)(?=[^)#\s]+\.md\))")
@@ -119,7 +122,7 @@ def link_to_repository(app: Sphinx, page: str, source: list[str]) -> None:
                 parts.pop()
             else:
                 parts.append(part)
-        return match[0] if parts[:1] == ["docs"] else REPOSITORY + "/".join(parts) + match[2]
+        return match[0] if parts[:1] == ["docs"] else f"{REPOSITORY}/blob/main/" + "/".join(parts) + match[2]
 
     named = _PAGE_LINK if page.startswith("reference/") else _FILE
     source[0] = _LINK.sub(target, named.sub("[](", source[0]))
@@ -319,7 +322,7 @@ def readable(signature: str, hidden: set[str]) -> str:
 
     Sphinx prints a signature that is no Python, as with the `repr()` of a function, as it is and in one line.
     """
-    signature = re.sub(r"(\*\*\w+): Unpack\[\w+\]", r"\1", signature)
+    signature = re.sub(r"(\*\*\w+): (?:Unpack\[\w+\]|Never)", r"\1", signature)
     signature = re.sub(r"TypeAliasForwardRef\('(\w+)'\)", r"\1", signature)
     signature = re.sub(r"<function [\w.]*<\w+>>|\bNOTHING\b", "...", signature)
     signature = re.sub(r"<function ([\w.]+)>", r"\1", signature)

@@ -26,7 +26,7 @@ the views need no CSRF token.
 
 A page occupies a thread of the web server while it is open. Serve with threads, in one process:
 ``gunicorn --worker-class gthread --workers 1 --threads 80``. Django's own server opens no WebSocket.
-docs/guides/flask.md has the messages, the errors, and how to serve it, which is the same for Django.
+docs/guides/flask.md has the errors, and docs/background/talking-pages.md the messages. Both hold for Django, too.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class RTVIVoice:
 
     @property
     def urls(self) -> list[Any]:
-        """Return the routes, for ``path("bot/", include(voice.urls))``."""
+        """The routes, for ``path("bot/", include(voice.urls))``."""
         routes = {
             "session": (self._session, ("GET", "POST")),
             "voice": (self._talk, ("GET",)),
@@ -216,9 +216,8 @@ class RTVIVoice:
     def _session(self, request: HttpRequest) -> HttpResponse:
         if request.method == "GET":
             return _state_response(self._require_relay(request))
-        _check_body(request)
-        cookie = self._cookie_of(request)
-        relay, status, value = self._sessions.start(cookie, lambda: self._make_client(request))
+        body, cookie = _read_body(request), self._cookie_of(request)
+        relay, status, value = self._sessions.start(cookie, body, lambda: self._make_client(request))
         response = _state_response(relay, status)
         if cookie != value:  # else the response has no cookie, which could replace a later one
             self._set_cookie(request, response, value)
@@ -229,7 +228,7 @@ class RTVIVoice:
         return HttpResponse()  # never written, because the connection is shut down
 
     def _end(self, request: HttpRequest) -> HttpResponse:
-        _check_body(request)
+        _read_body(request)
         self._require_relay(request).end("user")
         return JsonResponse({}, status=202)
 
@@ -245,9 +244,10 @@ class RTVIVoice:
         )
 
 
-def _check_body(request: HttpRequest) -> None:
+def _read_body(request: HttpRequest) -> dict[str, Any]:
+    """Return the JSON object in the body of a POST; refuse the request if it is anything else."""
     check_type(request.content_type == "application/json")
-    object_in(request.read(MAX_BODY_BYTES + 1))
+    return object_in(request.read(MAX_BODY_BYTES + 1))
 
 
 def _state_response(relay: Relay, status: int = 200) -> HttpResponse:

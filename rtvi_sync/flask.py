@@ -230,10 +230,9 @@ class RTVIBlueprint(flask.Blueprint):
     # -- routes, on threads of the web server -------------------------------------------------------------------------
 
     def _start(self) -> tuple[flask.Response, int]:
-        _read_body()
-        cookie = flask.session.get(self._key)
+        body, cookie = _read_body(), flask.session.get(self._key)
         self.set_cookie()
-        relay, status, value = self._sessions.start(cookie, lambda: self._make_client(flask.request))
+        relay, status, value = self._sessions.start(cookie, body, lambda: self._make_client(flask.request))
         if cookie != value:  # else the response has no cookie, which could replace a later one
             flask.session[self._key] = value
         return _state_response(relay), status

@@ -35,6 +35,7 @@ def _found(word: str) -> list[Explanation]:
     known = {each.word: each for group in EXPLANATIONS.values() for each in group}
     found = [known[word]] if word in known else explanations_of(word)
     found = found or [each for each in known.values() if word in each.text]
+    found = found or [each for each in known.values() if word in f"{each.cause} {each.cure}"]
     if not found:
         near = difflib.get_close_matches(word, known, 1)
         hint = f"did you mean {near[0]!r}?" if near else "rtvi-sync explain lists those that are"

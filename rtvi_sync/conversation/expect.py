@@ -28,6 +28,7 @@ from .turn import (
     WORDS_UNKNOWN,
     Texts,
     Turn,
+    TurnChecks,
     as_received,
     call_mismatch,
     contains,
@@ -200,12 +201,13 @@ class Expect:
 
         Raises:
             ExpectationError: No turn ended in time, or the next turn to end does not meet the demands.
+            TypeError, ValueError: An argument cannot be used.
         """
+        checks = TurnChecks.of("turn()", **demands)
         event = self._find(
             lambda found: found.type is _E.TURN_ENDED, within, "a turn to end", lambda: ("none did", "timeout")
         )
-        turn: Turn = event.data
-        return turn.expect(**demands)
+        return checks.check(event.data)
 
     def absent(self, event: str | RTVIEvent, *, for_: Seconds, where: Callable[[Event], object] | None = None) -> None:
         """Expect that an event does not arrive for `for_` seconds, or until the session ends.

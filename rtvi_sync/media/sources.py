@@ -14,6 +14,7 @@ from pathlib import Path
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Latch
 from ..errors import DeviceError
+from ..protocol.text import one_line
 from ..protocol.validation import BYTES, COUNT_OR_ZERO, PATH, WAIT, function_taking, number
 from . import pcm as pcm_tools
 from .audio_files import decode
@@ -191,28 +192,29 @@ class WavSource(BytesSource):
         PATH.check(path=path)
         pcm_tools.RATE.or_none.check(sample_rate_hz=sample_rate_hz)
         self.path: Path = Path(path)
-        if self.path.is_fifo() and self.path.resolve().exists():
-            # A pipe without a name, as of a shell's <(command), has an end, and does not block when it is opened.
-            raise DeviceError(
-                f"Cannot use the audio file {self.path}: it is a named pipe. Write its audio to a file, or, to send it "
-                "as it arrives, in raw 16-bit samples, open the pipe and pass CallbackSource(lambda frames: "
-                "pipe.read(2 * frames), sample_rate_hz=16000)",
-                devices=("mic",),
-            )
+        shown = one_line(str(self.path))
         try:
+            # A pipe without a name, as of a shell's <(command), has an end, and does not block when it is opened.
+            if self.path.is_fifo() and self.path.resolve().exists():
+                raise DeviceError(
+                    f"Cannot use the audio file {shown}: it is a named pipe. Write its audio to a file, or, to send it "
+                    "as it arrives, in raw 16-bit samples, open the pipe and pass CallbackSource(lambda frames: "
+                    "pipe.read(2 * frames), sample_rate_hz=16000)",
+                    devices=("mic",),
+                )
             with self.path.open("rb") as file:
                 self._version = _version_of(os.fstat(file.fileno()))
                 data = file.read(MAX_WAV_FILE_BYTES + 1)
-        except OSError as error:
-            raise file_error(f"Cannot read the audio file {self.path}", "mic", error) from error
+        except OSError as error:  # before Python 3.14, is_fifo() raises it for a path that no system allows
+            raise file_error(f"Cannot read the audio file {shown}", "mic", error) from error
         try:
             if len(data) > MAX_WAV_FILE_BYTES:
                 raise ValueError(
                     f"it is larger than {MAX_WAV_FILE_BYTES >> 20} MiB; split it, or read it with a CallbackSource"
                 )
-            pcm, rate = decode(data, f"The audio file {self.path}")
+            pcm, rate = decode(data, f"The audio file {shown}")
         except ValueError as error:
-            raise DeviceError(f"Cannot use the audio file {self.path}: {error}", devices=("mic",)) from error
+            raise DeviceError(f"Cannot use the audio file {shown}: {error}", devices=("mic",)) from error
         if sample_rate_hz not in (None, rate):
             pcm, rate = resample(pcm, rate, sample_rate_hz), sample_rate_hz
         super().__init__(pcm, rate)

@@ -90,7 +90,7 @@ class TurnAudio(Record):
         Ctrl-C stops it. Each call opens the loudspeaker again, beside a client's own.
 
         Raises:
-            MissingExtraError: No library for it is installed; the extra `audio` installs one.
+            MissingExtraError: No library for it is installed; the extra `sounddevice` installs one.
             DeviceError: There is no loudspeaker, or it failed.
         """
         if self:
@@ -128,7 +128,7 @@ class TurnAudio(Record):
         """Return the samples as a read-only array of shape (samples, 1).
 
         Raises:
-            MissingExtraError: numpy is not installed; the extra `resample` installs it.
+            MissingExtraError: numpy is not installed; the extras `resample` and `notebook` install it.
         """
         return AudioFrame(pcm=self.pcm, sample_rate_hz=self.sample_rate_hz, timestamp=0.0).to_numpy()
 

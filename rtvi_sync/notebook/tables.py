@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from typing import TYPE_CHECKING
 
 import attrs
@@ -78,21 +79,23 @@ class Voices:
 
 @attrs.frozen
 class Latencies:
-    """The bot's latencies. A notebook shows them as a table.
+    """The bot's latencies. A notebook shows them as a table in milliseconds.
 
     Attributes:
-        turns: The latencies of the user's turns, in order.
+        turns: The user's turns, in order. Their `transcription`, `time_to_first_token` and `time_to_first_audio` are
+            the columns, in seconds.
         first: The number of the first of these turns.
     """
 
-    turns: tuple[latency.Latency, ...]
+    turns: tuple[Turn, ...]
     first: int = 1
 
     def __repr__(self) -> str:
-        return table_text(latency.TITLE, latency.HEADERS, latency.as_rows(self.turns, self.first))
+        return table_text(latency.TITLE, latency.HEADERS, latency.as_rows(self.turns, self.first), latency.TEXTS)
 
     def _repr_html_(self) -> str:
-        return table_html(latency.TITLE, latency.HEADERS, latency.as_rows(self.turns, self.first))
+        rows = [tuple(map(html.escape, row)) for row in latency.as_rows(self.turns, self.first)]
+        return table_html(latency.TITLE, latency.HEADERS, rows)
 
 
 def _number(turn: TurnPlayers) -> str:

@@ -128,22 +128,23 @@ class ReplayBot:
 
     @property
     def base_url(self) -> str:
-        """The bot's HTTP address, "http://host:port", once started."""
+        """The bot's HTTP address, `http://host:port`, once started."""
         return self._bot.base_url
 
     @property
     def ws_url(self) -> str:
-        """The bot's WebSocket address, "ws://host:port/ws", once started."""
+        """The bot's WebSocket address, `ws://host:port/ws`, once started."""
         return self._bot.ws_url
 
-    def start(self) -> None:
-        """Start listening.
+    def start(self) -> ReplayBot:
+        """Start listening, and return this object.
 
         Raises:
             OSError: The port is in use.
             RuntimeError: The bot is already running.
         """
         self._bot.start()
+        return self
 
     def stop(self) -> None:
         """End all sessions and threads."""
@@ -152,8 +153,7 @@ class ReplayBot:
             replay.join()
 
     def __enter__(self) -> ReplayBot:
-        self.start()
-        return self
+        return self.start()
 
     def __exit__(self, *_: object) -> None:
         self.stop()

@@ -168,7 +168,7 @@ class Transport(abc.ABC):
     #: text. Set by the session.
     secure_bundle = False
     #: The source of the `auth_bundle` of `connect()`, as the start of an error text, as in
-    #: "http://host/connect answered with"; "" if there is no bundle. Set by the session.
+    #: `http://host/connect answered with`; "" if there is no bundle. Set by the session.
     bundle_source = ""
     #: The request whose answer is the `auth_bundle` of `connect()`; None if the application passed the bundle. Set by
     #: the session.

@@ -89,8 +89,8 @@ class EmbeddedBot(BotOptions):
         port: Port for HTTP; 0 takes any free one. The WebSocket's port is always any free one.
         ssl_context: Server-side TLS context, which makes both HTTPS and WSS.
         provider_api: Server that receives the bot's requests to end telephone calls; None for no requests.
-        base_url: "http://host:port", once started. `POST /connect`, `/start` and `/action` are there.
-        ws_url: "ws://host:port/ws", once started. Every other path works too. The client's first message chooses the
+        base_url: `http://host:port`, once started. `POST /connect`, `/start` and `/action` are there.
+        ws_url: `ws://host:port/ws`, once started. Every other path works too. The client's first message chooses the
             route: the text `eval-connect` opens the eval route; the first messages of a telephone provider (Twilio,
             Telnyx, Plivo, Exotel) open a telephone call, with `BotSession.call`; all other clients use protobuf.
     """
@@ -121,8 +121,8 @@ class EmbeddedBot(BotOptions):
     def _plan_of_faults(self) -> FaultPlan:
         return FaultPlan(self.faults)
 
-    def start(self) -> None:
-        """Start listening. `base_url` and `ws_url` are set when this returns.
+    def start(self) -> EmbeddedBot:
+        """Start listening, and return this object. `base_url` and `ws_url` are set when this returns.
 
         Raises:
             OSError: The port is in use.
@@ -143,6 +143,7 @@ class EmbeddedBot(BotOptions):
             self.stop()
             raise
         self.base_url = f"http{secure}://{authority(self.host, self._endpoint.port)}"
+        return self
 
     def stop(self, timeout: float = 5.0) -> None:
         """End all sessions (close code 1012) and all threads. Idempotent, and harmless before `start()`.
@@ -218,8 +219,7 @@ class EmbeddedBot(BotOptions):
                 )
 
     def __enter__(self) -> EmbeddedBot:
-        self.start()
-        return self
+        return self.start()
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None

@@ -21,11 +21,11 @@ pytestmark = pytest.mark.inside
         (["pyaudio", "sounddevice"], "pyaudio"),
         (["sounddevice"], "sounddevice"),
         (["pyaudio"], "pyaudio"),
-        ([], "pyaudio"),
+        ([], "sounddevice"),
     ],
 )
 def test_what_is_installed_is_used(monkeypatch: pytest.MonkeyPatch, installed: list[str], preferred: str) -> None:
-    """PyAudio is preferred if it is installed, and is the library to install if there is none."""
+    """PyAudio is preferred if it is installed; if there is none, the library to install needs no compiler."""
     monkeypatch.setattr(audio_libraries, "is_installed", installed.__contains__)
     assert preferred_library() == preferred
     backend = audio_backend()
