@@ -71,28 +71,28 @@ class RTVIVoice:
     """Views of a page that talks with a bot. See the docstring of the module for the routes.
 
     Args:
-        make_client: called with the request, once for each new session; returns a client of its own, not connected yet.
+        make_client: Called with the request, once for each new session; returns a client of its own, not connected yet.
             It gets the page's microphone and loudspeaker in place of its own. Here the application decides which user
             may talk to which bot: ``raise PermissionDenied``. It is not called again for the session's other requests,
             and an open page is not checked again: call `end_session()` at logout. The client's handlers must run on
             threads (`events="thread"`, the default of a client). For two concurrent requests of one user it
             may be called twice; then one of the clients is never connected.
-        name: part of the cookie's name.
-        connect: connects the client, such as ``lambda client: client.start_bot_and_connect(url)``. Called on a thread
+        name: Part of the cookie's name.
+        connect: Connects the client, such as ``lambda client: client.start_bot_and_connect(url)``. Called on a thread
             of the session, outside of any request.
-        events: the events that the page gets, by any name of an event. Of audio levels only the newest is sent.
-        leave_timeout: seconds without a page and without a request after which the user counts as gone and the session
-            is ended, connected or not. A page that is reloaded within that time finds the session unchanged.
-        idle_timeout: seconds without activity of user and bot after which a session is ended.
-        start_timeout: seconds after which the attempt to connect is aborted, whatever timeout the client has.
-        max_sessions: maximum number of sessions in a worker process; beyond it the response is 503.
-        max_pages: maximum number of pages that show a user's session; beyond it the response is 429. One of them has
+        events: The events that the page gets, by any name of an event. Of audio levels only the newest is sent.
+        leave_timeout (seconds): Time without a page and without a request after which the user counts as gone. The
+            session then ends, connected or not. A page that is reloaded in time finds the session unchanged.
+        idle_timeout (seconds): Time without activity of user and bot after which a session ends.
+        start_timeout (seconds): Limit of the attempt to connect, whatever timeout the client has.
+        max_sessions: Maximum number of sessions in a worker process; beyond it the response is 503.
+        max_pages: Maximum number of pages that show a user's session; beyond it the response is 429. One of them has
             the voice.
-        max_events: maximum number of events, of 1 MiB together at most, that are kept for pages that open later or
+        max_events: Maximum number of events, of 1 MiB together at most, that are kept for pages that open later or
             fall behind.
 
     Raises:
-        ValueError: an event does not exist, or a number is out of range.
+        ValueError: An event does not exist, or a number is out of range.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class RTVIVoice:
         """End all sessions and pages of this process, and wait for that. For tests, and for a server's exit hook.
 
         Args:
-            timeout: seconds after which it returns even if they have not ended.
+            timeout (seconds): Limit of the call, which returns even if they have not ended.
         """
         WAIT.check(timeout=timeout)
         self._sessions.close(timeout)
@@ -181,7 +181,7 @@ class RTVIVoice:
         Without it the pages, and the sessions, are cut when gunicorn's `graceful_timeout` has passed.
 
         Raises:
-            ValueError: this is not the main thread, or the handler of the signal was not set by Python.
+            ValueError: This is not the main thread, or the handler of the signal was not set by Python.
         """
         SIGNAL.check(signal_number=signal_number)
         self._sessions.end_pages_on(signal_number)

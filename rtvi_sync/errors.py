@@ -153,7 +153,7 @@ class ConnectionTimeoutError(ConnectError, TimeoutError):
     Attributes:
         phase: The phase in which the limit passed: "devices", "http", "transport" or "bot-ready". "begin" if it passed
             before the attempt started.
-        elapsed: Seconds since `connect()` was called.
+        elapsed (seconds): Time since `connect()` was called.
     """
 
     def __init__(self, message: str, *, phase: str, elapsed: float) -> None:
@@ -339,7 +339,7 @@ class MissingExtraError(UsageError, ImportError):
     """A feature needs an optional package that is not installed.
 
     Attributes:
-        extra: the extra of this package that installs it.
+        extra: The extra of this package that installs it.
     """
 
     def __init__(self, feature: str, extra: str, *, hint: str = "") -> None:

@@ -401,7 +401,7 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
             redact: A function that is called with each row, on the thread that writes. It returns the row, changed or
                 unchanged, or None to leave it out.
             overwrite: True: replace existing files.
-            max_bytes: Limit of the files of one session in bytes. The recording stops there.
+            max_bytes (bytes): Limit of the files of one session. The recording stops there.
 
         Raises:
             FileExistsError: A file of that name exists.

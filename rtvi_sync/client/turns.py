@@ -136,7 +136,7 @@ class ClientTurns(ClientBase):
     ) -> PendingTurn:
         """Arm a question that interrupts the bot: it is asked `delay` seconds after the next `after` event.
 
-        Returns at once::
+        Returns at once:
 
             second = client.barge_in("Stop!", delay=0.5)
             first = client.ask("Tell me a long story")
@@ -228,7 +228,7 @@ class ClientTurns(ClientBase):
         return self._turns().turns()
 
     def expect(self, within: Seconds = 10.0) -> Expect:
-        """Return a context manager that expects actions of the bot, in order::
+        """Return a context manager that expects actions of the bot, in order:
 
             with client.expect(within=5) as expect:
                 client.send_text("What's the weather in Oslo?")

@@ -64,11 +64,6 @@ class Expect:
     Events count from the start of the block. Each call searches from the event that met the call before it, and skips
     other events. Its limit runs from the latest of these: the start of the block, the last message that the client
     sent, and the last event that met an expectation. In manual mode the calls deliver events. For one thread.
-
-    Args:
-        bus: The client's event bus.
-        conversation: The client's conversation.
-        within (seconds): The limit of calls that have no limit of their own.
     """
 
     def __init__(self, bus: EventBus, conversation: ConversationTracker, within: Seconds) -> None:

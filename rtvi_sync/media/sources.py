@@ -91,7 +91,7 @@ class PackagedSource:
         thread.
 
         Args:
-            timeout: limit in seconds; None: until all was sent or the session has ended.
+            timeout (seconds): Limit of the wait. None: until all was sent or the session has ended.
 
         Returns:
             True if all of it was sent. False if the timeout has passed, the session ended first, the source was
@@ -142,11 +142,11 @@ class BytesSource(MemorySource):
     """A source of PCM in memory.
 
     Args:
-        pcm: signed 16-bit little endian mono samples.
-        sample_rate_hz: sample rate of the samples.
+        pcm: Signed 16-bit little endian mono samples.
+        sample_rate_hz (hertz): Sample rate of `pcm`.
 
     Raises:
-        ValueError: the number of bytes is odd, or the rate is out of range.
+        ValueError: The number of bytes is odd, or the rate is out of range.
     """
 
     def __init__(self, pcm: bytes | bytearray | memoryview, sample_rate_hz: int) -> None:
@@ -178,14 +178,14 @@ class WavSource(BytesSource):
     its end, silence is sent. So does a file that is given as ``mic=Path("question.wav")``.
 
     Args:
-        path: an audio file of at most 256 MiB.
-        sample_rate_hz: the rate to which the audio is converted. None: the file's rate. Pipecat's bots do not convert
+        path: An audio file of at most 256 MiB.
+        sample_rate_hz: The rate to which the audio is converted. None: the file's rate. Pipecat's bots do not convert
             audio over WebSocket: they hear it at the speed of their own rate, which is 16 kHz by default.
 
     Raises:
-        DeviceError: there is no such file (`.type` "not-found"), it may not be read ("permissions"), or it is no
+        DeviceError: There is no such file (`.type` "not-found"), it may not be read ("permissions"), or it is no
             audio file or has no audio ("unknown"). The message has advice.
-        MissingExtraError: only soundfile can read the file, and soundfile is not installed.
+        MissingExtraError: Only soundfile can read the file, and soundfile is not installed.
     """
 
     def __init__(self, path: str | os.PathLike[str], sample_rate_hz: int | None = None) -> None:
@@ -242,7 +242,7 @@ class SilenceSource(MemorySource):
     """A source of endless silence.
 
     Args:
-        sample_rate_hz: samples per second.
+        sample_rate_hz (hertz): Sample rate.
     """
 
     def __init__(self, sample_rate_hz: int = 16_000) -> None:
@@ -257,13 +257,13 @@ class ToneSource(MemorySource):
     """A source of a sine tone.
 
     Args:
-        frequency_hz: rounded to 0.1 Hz; below half of the sample rate.
-        duration: seconds; None: endless.
-        sample_rate_hz: samples per second.
-        volume: amplitude from 0 to 1.
+        frequency_hz (hertz): Frequency, rounded to 0.1 Hz. Below half of the sample rate.
+        duration (seconds): Length of the tone. None: endless.
+        sample_rate_hz (hertz): Sample rate.
+        volume: Amplitude from 0 to 1.
 
     Raises:
-        ValueError: an argument is out of range.
+        ValueError: An argument is out of range.
     """
 
     def __init__(
@@ -298,7 +298,7 @@ class CallbackSource(PackagedSource):
     Args:
         fn: `fn(frames)` returns up to `frames` samples of PCM and may block; `b""` ends the source. If the function is
             late, silence is sent instead.
-        sample_rate_hz: rate of the audio from `fn`.
+        sample_rate_hz (hertz): Sample rate of the audio from `fn`.
 
     Raises:
         TypeError: `fn` does not take this argument, or is a coroutine or generator function.

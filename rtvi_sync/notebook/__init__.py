@@ -41,8 +41,8 @@ class Conversation:
     but they may lack audio. It never blocks the client, and does not keep it alive.
 
     Args:
-        client: the client to follow; with `events="manual"` the transcript is updated inside `process_events()`.
-        keep: seconds of audio to show on each side, from the latest turns. One minute of both sides takes about 6 MB.
+        client: The client to follow; with `events="manual"` the transcript is updated inside `process_events()`.
+        keep (seconds): Audio to show on each side, from the latest turns. One minute of both sides takes about 6 MB.
 
     Raises:
         MissingExtraError: IPython is not installed.

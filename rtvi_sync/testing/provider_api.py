@@ -72,7 +72,7 @@ class HangUp:
         provider: "twilio", "telnyx" or "plivo".
         call_id: Id of the call.
         account: The bot's account with the provider, without its key; None for Telnyx, whose request has no account.
-        at: Arrival time, in seconds of Python's monotonic clock.
+        at (seconds): Time of Python's monotonic clock at the arrival.
     """
 
     provider: ProviderName

@@ -59,7 +59,7 @@ class EmbeddedBot(BotOptions):
         handler: Function of session and message, called for every RTVI message on the session's thread before the bot
             processes it. If it returns True, the bot ignores the message. An exception becomes an `error-response`.
         echo: True to answer speech with the user's own audio; False to answer with tones.
-        audio_out_sample_rate_hz: Rate of the bot's audio in hertz. None takes the rate of the user's first audio, or
+        audio_out_sample_rate_hz (hertz): Sample rate of the bot's audio. None: the rate of the user's first audio, or
             24000 if the bot speaks first.
         ready: False to leave `client-ready` unanswered.
         version: Protocol version of the bot: "0.3.0", "1.0.0" ... "2.2.0", or a later one. It decides which messages
@@ -67,7 +67,7 @@ class EmbeddedBot(BotOptions):
             string as its version.
         metrics: True to send a `metrics` message before `bot-ready`.
         speech_threshold: RMS level, of 32768, from which audio counts as speech; `math.inf` ignores all audio.
-        hangover: Seconds of silence that end the user's utterance.
+        hangover (seconds): Silence that ends the user's utterance.
         config: Config of the bot's services, as ``[{"service", "options": [{"name", "value"}]}]``. Each session has a
             copy, `session.config`. Only bots of RTVI 0.3 and 1.x have a config.
         config_types: Types of options ("bool", "number", "string", "array", "object") by service and name, for options
@@ -149,7 +149,7 @@ class EmbeddedBot(BotOptions):
         """End all sessions (close code 1012) and all threads. Idempotent, and harmless before `start()`.
 
         Args:
-            timeout: Limit in seconds. It returns then, even if a session's `handler` still runs.
+            timeout (seconds): Limit of the call. It returns then, even if a session's `handler` still runs.
         """
         WAIT.check(timeout=timeout)
         deadline = monotonic() + timeout
@@ -201,7 +201,7 @@ class EmbeddedBot(BotOptions):
 
         Args:
             patterns: Regular expressions, searched in a user's text in any case of letters.
-            timeout: Limit in seconds.
+            timeout (seconds): Limit of the wait.
 
         Raises:
             AssertionError: A pattern had no match within `timeout`. The text has the first such pattern, and all texts
