@@ -617,7 +617,7 @@ def lint(arguments: list[str]) -> int:
         ["-m", "mypy"],
         *pyright,
         ["-c", contracts],
-        ["-m", "pytest", "-q", "-m", "not matrix", "-n", str(PROCESSES), "tests/source"],
+        ["-m", "pytest", "-q", "-m", "not matrix", "-n", str(os.cpu_count() or 1), "tests/source"],  # they compute
         ["-m", "bandit", "-q", "-c", "pyproject.toml", "-r", "rtvi_sync", "run.py", "tools", "samples"],
         ["-m", "tools.audit", *(["--require"] if required else [])],
     ]
