@@ -94,7 +94,8 @@ usage: python3 run.py COMMAND ...
   docs [--serve | --links | --pictures]    build the site of docs/ in .cache/docs, and print its path. --serve shows it
                                            at http://127.0.0.1:8000; --links checks the links to other sites;
                                            --pictures makes the pictures in docs/_static again, with Chromium
-  setup [--real | --matrix]                install what lint and test need, except libraries for devices; run nothing
+  setup [--real | --matrix]                install what lint and test need, except libraries for devices, and compile
+                                           it; run nothing
   check [FILE or FOLDER ...]               the loop of a developer: ruff, mypy and the quick tests of the files that
                                            have changed since the last commit, or of those named
   lint [--require] [ruff arguments]        ruff check and format, mypy, pyright, the import contracts, the tests of
@@ -127,6 +128,8 @@ DOCS_MINORS = (12, 13, 14, 11)  # minor versions of Python 3 on which the pinned
 
 # Minor versions of Python 3 on which each Pipecat runs, the preferred one first.
 PIPECAT = {"1.14.0": (11, 12, 13), "0.0.108": (11, 12, 13, 10), "0.0.73": (11, 12, 10)}
+# A bot of the tests for each of these, which imports what most bots of that version do.
+BOTS = {"1.14.0": "stock", "0.0.108": "configured_1_2", "0.0.73": "configured_0_3"}
 # With `test --matrix` only.
 MATRIX_PIPECAT = {"1.13.0": (11, 12, 13), "1.5.0": (11, 12, 13), "1.2.1": (11, 12, 13), "0.0.62": (11,)}
 # `test --matrix` also runs the tests with these minor versions of Python 3, and versions of protobuf.
@@ -280,6 +283,11 @@ def install_programs(python: Path, programs: Mapping[str, Sequence[str]] = PROGR
     return [name for name in missing if not shutil.which(name)]
 
 
+def variable_of(part: str) -> str:
+    """Return the name of the environment variable with the path of a real part."""
+    return "RTVI_" + re.sub(r"\W", "_", part).upper()
+
+
 def set_up_real_parts(python: Path, *, matrix: bool) -> tuple[dict[str, str], list[str]]:
     """Set up the real parts, including those that only the matrix needs.
 
@@ -298,7 +306,7 @@ def set_up_real_parts(python: Path, *, matrix: bool) -> tuple[dict[str, str], li
     unavailable = [f"{name}: not installed, and this user cannot install it" for name in missing.result()]
     for name, environment in environments.items():
         try:
-            variables["RTVI_" + re.sub(r"\W", "_", name).upper()] = str(environment.result())
+            variables[variable_of(name)] = str(environment.result())
         except (SetupError, OSError) as error:
             unavailable.append(f"{name}: {error}")
     return variables, unavailable
@@ -477,12 +485,19 @@ def test(arguments: list[str]) -> int:
 def setup(arguments: list[str]) -> int:
     """Make the environments of lint and the tests, and with --real or --matrix the real parts.
 
-    The libraries for devices are left to `test`: they are added to .venv, which another command may be using now.
+    What the tests import is compiled: otherwise all processes of the first run would do so at the same time, each for
+    itself. The libraries for devices are left to `test`: they are added to .venv, which another command may be using.
     """
     python = own_environment(LINT_PARTS)
-    if {"--real", "--matrix"} & {*arguments}:
-        for line in set_up_real_parts(python, matrix="--matrix" in arguments)[1]:
-            print_step(f"Unavailable: {line}")
+    with ThreadPoolExecutor() as pool:
+        pool.submit(run_quietly, [python, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"], cwd=ROOT)
+        if {"--real", "--matrix"} & {*arguments}:
+            variables, unavailable = set_up_real_parts(python, matrix="--matrix" in arguments)
+            for line in unavailable:
+                print_step(f"Unavailable: {line}")
+            for version, bot in BOTS.items():
+                if pipecat := variables.get(variable_of(f"Pipecat {version}")):
+                    pool.submit(run_quietly, [pipecat, "-c", f"import {bot}"], cwd=ROOT / "tests/pipecat/bots")
     return 0
 
 
