@@ -231,10 +231,25 @@ def run_command(command: Sequence[object], seconds: float | None, cwd: Path | No
     """Run a command with its output visible, and return its exit status. A signal that ends run.py ends the command."""
     environ = {**os.environ, "PYTHONPATH": str(ROOT), **variables}  # the package is used in place, without a build
     with started(command, in_foreground=True, cwd=cwd, env=environ) as child:
-        try:
-            status = child.wait(seconds)
-        except subprocess.TimeoutExpired:
-            raise SetupError(f"stopped after {seconds:.0f} s: {command[2]}") from None
+        return status_within(seconds, child, command)
+
+
+def run_aside(command: Sequence[object], seconds: float, **variables: str) -> tuple[int, str]:
+    """Run a command of the project beside others, and return its exit status and its output."""
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+    with tempfile.TemporaryFile() as file:
+        with started(command, in_foreground=True, cwd=ROOT, env=environ, stdout=file, stderr=file) as child:
+            status = status_within(seconds, child, command)
+        file.seek(0)
+        return status, file.read().decode("utf-8", "replace")
+
+
+def status_within(seconds: float | None, child: subprocess.Popen[bytes], command: Sequence[object]) -> int:
+    """Wait for the end of a command, and return its exit status."""
+    try:
+        status = child.wait(seconds)
+    except subprocess.TimeoutExpired:
+        raise SetupError(f"stopped after {seconds:.0f} s: {command[2]}") from None
     return status if status >= 0 else 128 - status
 
 
@@ -626,9 +641,11 @@ def lint(arguments: list[str]) -> int:
     required = "--require" in arguments
     pyright = pyright_checks()
     contracts = "from importlinter.cli import lint_imports_command; lint_imports_command()"
-    checks = [
+    fixing = [
         ["-m", "ruff", "check", *(argument for argument in arguments if argument != "--require")],
         ["-m", "ruff", "format", "--check"],
+    ]
+    checks = [
         ["-m", "mypy"],
         *pyright,
         ["-c", contracts],
@@ -637,9 +654,18 @@ def lint(arguments: list[str]) -> int:
         ["-m", "tools.audit", *(["--require"] if required else [])],
     ]
     path = f"{python.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"  # pyright finds its Python on this path
-    failed = [" ".join(check[:3]) for check in checks if run_command([python, *check], STEP_SECONDS, ROOT, PATH=path)]
-    for check in failed:
-        print_step(f"FAILED: {check}")
+
+    failed = [" ".join(check[:3]) for check in fixing if run_command([python, *check], STEP_SECONDS, ROOT, PATH=path)]
+    # Most of these use one processor: two at a time, each with its output in one piece.
+    with ThreadPoolExecutor(2) as pool:
+        ran = [pool.submit(run_aside, [python, *check], STEP_SECONDS, PATH=path) for check in checks]
+        for check, future in zip(checks, ran, strict=True):
+            status, told = future.result()
+            print(told, end="", flush=True)
+            if status:
+                failed.append(" ".join(check[:3]))
+    for name in failed:
+        print_step(f"FAILED: {name}")
     return 1 if failed or (required and not pyright) else 0
 
 
