@@ -10,14 +10,13 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rtvi_sync.testing import EmbeddedBot
-from tests.support.processes import python, run_python
+from tests.support.processes import python, run_pytest, run_python
 from tests.support.slowness import GUARD
 from tools.blocks import URL, Block, blocks_of
 
@@ -67,22 +66,14 @@ def test_block_runs(block: Block, tmp_path: Path) -> None:
 def run_tests(program: str, bot: EmbeddedBot, folder: Path) -> None:
     """Run a block that is a file of tests, against a bot."""
     folder.joinpath("test_block.py").write_text(program, "utf-8")
-    done = pytest_in(folder, "--rtvi-url", bot.base_url, "test_block.py")
-    assert done.returncode == 0, done.stdout + done.stderr
+    status, out, err = pytest_in(folder, "--rtvi-url", bot.base_url, "test_block.py")
+    assert status == 0, out + err
 
 
-def pytest_in(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run pytest in a folder, as a reader does who has installed the package."""
-    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "rtvi_sync.testing.pytest_plugin", *arguments]
-    return subprocess.run(
-        [sys.executable, *words],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=GUARD,
-        check=False,
-    )
+def pytest_in(folder: Path, *arguments: str) -> tuple[int, str, str]:
+    """Run pytest in a folder, as a reader does who has installed the package. Return status, output and errors."""
+    words = ("-q", "-p", "no:cacheprovider", "-p", "rtvi_sync.testing.pytest_plugin", *arguments)
+    return run_pytest(*words, folder=folder)
 
 
 def run_until_stopped(program: str, bot: EmbeddedBot, folder: Path) -> None:
@@ -106,11 +97,11 @@ def test_the_tutorial_passes_as_it_says(tmp_path: Path) -> None:
     for name, blocks in parts.items():
         tmp_path.joinpath(name).write_text("\n\n".join(blocks), "utf-8")
 
-    done = pytest_in(tmp_path)
+    status, out, err = pytest_in(tmp_path)
 
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert status == 0, out + err
     promised = re.findall(r"^(\d+ passed) in", TUTORIAL.read_text("utf-8"), re.MULTILINE)
-    assert re.findall(r"(\d+ passed) in", done.stdout) == promised[-1:]
+    assert re.findall(r"(\d+ passed) in", out) == promised[-1:]
 
 
 def test_the_failure_of_the_tutorial_is_shown(tmp_path: Path) -> None:
@@ -121,10 +112,10 @@ def test_the_failure_of_the_tutorial_is_shown(tmp_path: Path) -> None:
     wrong = "nine to five".join(first.rsplit("nine to six", 1))
     tmp_path.joinpath("test_shop.py").write_text(wrong, "utf-8")
 
-    done = pytest_in(tmp_path, "-k", "opening_hours")
+    status, out, _ = pytest_in(tmp_path, "-k", "opening_hours")
 
-    assert done.returncode == 1
-    assert shown in re.sub(r"^E +(?:\S+ExpectationError: )?", "", done.stdout, flags=re.MULTILINE)
+    assert status == 1
+    assert shown in re.sub(r"^E +(?:\S+ExpectationError: )?", "", out, flags=re.MULTILINE)
 
 
 @pytest.mark.real
