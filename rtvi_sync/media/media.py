@@ -622,7 +622,9 @@ class Media:
         with self.lock:
             for slot in self._slots:
                 slot.add_losses(losses)
-        return MediaCounters(**losses, bot_frames_ignored=self._ignored)
+            speaker = self.speaker.component
+        waiting = speaker.waiting_seconds if speaker is not None else 0.0
+        return MediaCounters(**losses, speaker_waiting=waiting, bot_frames_ignored=self._ignored)
 
     # -- calls of the application: shielded, so that Ctrl-C and signal handlers never see a partial change -------------
 

@@ -65,7 +65,7 @@ _LOCAL = Participant(id="local", name="", local=True)
 # A class has only one base with slots, and `ClientStats` has two bases.
 @attrs.frozen(kw_only=True, slots=False, eq=False, repr=False)
 class MediaCounters(Record):
-    """The counters of media failures that did not end the session, since its start.
+    """The counters of a session's media, since its start: mostly failures that did not end the session.
 
     Attributes:
         mic_underruns: chunks of 20 ms of silence that were sent because the source was late.
@@ -77,6 +77,7 @@ class MediaCounters(Record):
         speaker_underruns: number of times that the speaker had nothing to play during the bot's speech.
         speaker_dropped_seconds: seconds of the bot's audio that were lost, because the sink or speaker was too slow,
             did not take them before the session ended, or failed.
+        speaker_waiting: seconds of the bot's audio that a speaker of this machine has not played yet.
         video_dropped: images of the camera and the screen that were dropped because the transport was too slow.
         bot_frames_ignored: audio frames of the bot with an unsupported sample rate or number of channels.
     """
@@ -87,6 +88,7 @@ class MediaCounters(Record):
     mic_dropped: int = 0
     speaker_underruns: int = 0
     speaker_dropped_seconds: float = 0.0
+    speaker_waiting: float = 0.0
     video_dropped: int = 0
     bot_frames_ignored: int = 0
 

@@ -162,6 +162,11 @@ class DeviceSpeaker(Device, Speaker):
         return self._queue.dropped_seconds + self._skipped_seconds
 
     @property
+    def waiting_seconds(self) -> float:
+        """The seconds of speech that was not played yet, without the buffers of the sound system. Thread-safe."""
+        return self._queue.waiting + max(0.0, self._speech_end - self._clock())
+
+    @property
     def underruns(self) -> int:
         """The number of times that silence, not sent by the bot, interrupted speech. Thread-safe."""
         return self._underruns
