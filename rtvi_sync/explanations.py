@@ -232,6 +232,36 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
             "reconnecting",
         ),
     ),
+    "Microphones and speakers": (
+        Explanation(
+            "no-device",
+            "Plug one in, or, on Linux, start the sound server",
+            "Nothing is plugged in, the sound server doesn't run, or this process can't reach it.",
+            "Start the server. On Linux, install `libasound2-plugins`, and run a service as a user service.",
+            "no-sound",
+        ),
+        Explanation(
+            "other-device",
+            "Plug it in, or name one of",
+            "The device with this id is unplugged, or has another id now.",
+            "Choose an id of `rtvi-sync devices`, or give none for the default.",
+            "audio",
+        ),
+        Explanation(
+            "device-failed",
+            "Check that it is plugged in",
+            "The device or the sound server broke off. The client tries it again.",
+            "See `rtvi-sync devices` and the log of the sound server.",
+            "no-sound",
+        ),
+        Explanation(
+            "device-hung",
+            "does not answer. Unplug",
+            "The device or the sound server has stopped. The client goes on without it.",
+            "Unplug the device, or restart the sound server.",
+            "no-sound",
+        ),
+    ),
     "Questions and files": (
         Explanation(
             "not-heard",

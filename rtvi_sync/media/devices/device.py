@@ -142,7 +142,7 @@ class Device:
         self._checked_at = now
         # wait_opened() has the timeout of the first open.
         if call and now - self._watched_since >= self._hangs_after and self._first_open_done.is_set():
-            self._report_once(self._error("has stopped answering", hangs=True))
+            self._report_once(self._error("does not answer", hangs=True))
 
     def halt(self) -> None:
         """Stop reporting. Never blocks; idempotent."""

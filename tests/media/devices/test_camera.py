@@ -356,7 +356,7 @@ def test_a_camera_that_hangs_is_reported_once(fake, shoot, monkeypatch):
     assert session.errors == []
     watch(session, 10.0)
     (error,) = session.errors
-    assert str(error).startswith("The camera 'Webcam' has stopped answering. Unplug it and plug it in again")
+    assert str(error).startswith("The camera 'Webcam' does not answer. Unplug it and plug it in again")
     assert str(error).endswith("choose another one with update_cam()")
     fake.pictures.put(picture(2))
     session.until(lambda: len(session.infos) == 2)
