@@ -26,6 +26,7 @@ from .tables import QUICK
 #: Page -> the function that makes its generated parts.
 PAGES: Final[dict[str, Callable[[str, Results], str]]] = {
     "background/performance.md": report.page,
+    "reference/measurements.md": report.page,
     "background/many-sessions.md": locust_workers.page,
 }
 #: The measurement in addition to the scenarios.

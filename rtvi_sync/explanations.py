@@ -34,7 +34,7 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
             "no-bot",
             "No bot was reached",
             "Every way to the bot failed. The message has a line for each.",
-            "Read the line of your bot's transport. To try no other, pass `transport=`.",
+            "Read the line of your bot's transport. To try only that one, pass `transport=`.",
             "connecting",
         ),
         Explanation(
@@ -54,12 +54,14 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
             "is a page for browsers",
             "This is the URL of the runner's web page, copied from a browser.",
             'Drop the path: `connect("http://HOST:7860")`.',
+            "pipecat",
         ),
         Explanation(
             "not-http",
             "takes no start request",
             "The URL starts with `http://`, but leads to a WebSocket.",
             'Use `connect("ws://HOST:PORT/ws")`, or the server\'s URL without a path.',
+            "connecting",
         ),
         Explanation(
             "not-json",
@@ -71,7 +73,8 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
             "no-endpoint",
             "Give the whole URL of the endpoint",
             "The server has no `/start` and no `/connect`.",
-            "Pass the endpoint's whole URL. If the server has a WebSocket only, pass the URL of that.",
+            "Pass the endpoint's whole URL, or the URL of the server's WebSocket.",
+            "connecting",
         ),
         Explanation(
             "wrong-endpoint",
@@ -84,6 +87,7 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
             "The URL has no path",
             "The server answered, but has no WebSocket at `/`.",
             "Add the path. Pipecat's runner has `/ws` (eval) and `/ws-client` (protobuf).",
+            "pipecat",
         ),
         Explanation(
             "wrong-path",
@@ -98,10 +102,11 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
         Explanation(
             "bad-token",
             "token may be missing, wrong, expired, or used before",
-            "The server answered 403: because of the token, the path, or `--allowed-origins`.",
+            "The server answered 403: it refuses the token, the path, or the origin (`--allowed-origins`).",
             "Connect to the server's `http://` URL, which gets a new token each time. "
-            "If you pass a token, also name the `transport`: the first of two would use it up. "
+            "If you pass a token, also name the `transport`, because the first of two would use it up. "
             'For `--allowed-origins`, pass `headers={"Origin": "…"}`.',
+            "connecting",
         ),
         Explanation(
             "needs-login",
@@ -113,13 +118,13 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
             "wrong-login",
             "does not accept the user and password",
             "The server refused the login.",
-            "Correct it. In a URL, escape special characters: `%40` for `@`.",
+            "Correct the user or the password. In a URL, escape special characters: `%40` for `@`.",
         ),
         Explanation(
             "one-client",
             "may serve one client at a time",
-            "The bot serves one client (`ConnectionMode.SINGLE`), and has one.",
-            "End that session.",
+            "The bot serves one client (`ConnectionMode.SINGLE`), and is busy with another.",
+            "End that session, or wait.",
         ),
         Explanation(
             "needs-tls",
@@ -167,6 +172,7 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
             "the time was spent on",
             "The bot wasn't ready in time. The message and `error.phase` name the slow step.",
             "For a slow bot, raise `connect_timeout` and name the `transport`. Otherwise see the bot's log.",
+            "connecting",
         ),
         Explanation(
             "wrong-frames",
@@ -189,6 +195,7 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
             "For WebRTC, `pip install 'rtvi_sync[webrtc]'`. "
             "Daily rooms can't be reached: start the bot for WebSocket. Pipecat's runner 1.5 to 1.12 needs `-t eval`, "
             'other servers `params={"request_data": {"transport": "websocket"}}`.',
+            "pipecat",
         ),
     ),
     "WebRTC": (
@@ -203,13 +210,15 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
             "no-network",
             "This machine has no address for WebRTC",
             "The machine has only a loopback network, which WebRTC doesn't use.",
-            "Connect it to a network, or use a WebSocket.",
+            "Connect the machine to a network, or use a WebSocket.",
+            "webrtc",
         ),
         Explanation(
             "no-audio",
             "has refused the audio",
             "The bot's answer has no audio.",
-            "Set `audio_in_enabled` and `audio_out_enabled` of the bot's transport.",
+            "Set `audio_in_enabled=True` and `audio_out_enabled=True` in the bot's transport.",
+            "pipecat",
         ),
         Explanation(
             "no-session-id",
@@ -220,7 +229,7 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
         Explanation(
             "no-consent",
             "the bot no longer answers ICE",
-            "A machine is too busy, or the client's packets are blocked.",
+            "A machine is too busy, or something blocks the client's packets.",
             "Run fewer sessions. Pass a `ReconnectPolicy`.",
             "reconnecting",
         ),
@@ -274,14 +283,16 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
         Explanation(
             "muted",
             "The question was not said within",
-            "The bot muted the user, as during a greeting, and didn't unmute in time.",
-            "Call `listen()` first, to hear the greeting. Or pass a larger `timeout`, or type the question.",
+            "The bot muted the user, for example during a greeting, until `timeout` was over.",
+            "Call `listen()` first, to hear the greeting. Otherwise raise `timeout`, or type the question.",
+            "turns",
         ),
         Explanation(
             "no-messages",
             "carries no messages",
-            "A telephone call carries sound only.",
+            "A telephone call carries only audio.",
             'Speak: `ask(Path("question.wav"))`.',
+            "testing-phone-bots",
         ),
         Explanation(
             "bad-audio-file",

@@ -1,6 +1,7 @@
 """The page of errors, made of the table in `rtvi_sync/explanations.py`. `python -m tools.errors_page` writes it.
 
-The text before the page's first heading of a group is written by hand.
+Each error has its text, its cause and its cure, in this order. The text before the page's first heading of a group is
+written by hand.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rtvi_sync.explanations import EXPLANATIONS
+from tools.llms import title_of
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -35,7 +37,8 @@ def _paragraphs() -> Iterator[str]:
         yield f"## {group}\n"
         for each in explanations:
             more = [f"More: {_link(each.page)}."] if each.page else []
-            yield "\n".join([f"### {each.word}\n", f"`{each.text}`\n", each.cause, *_sentences(each.cure), *more, ""])
+            cause, cure = _sentences(each.cause), [*_sentences(each.cure), *more]
+            yield "\n".join([f"### {each.word}\n", f"`{each.text}`\n", *cause, "", *cure, ""])
 
 
 def _sentences(text: str) -> list[str]:
@@ -44,7 +47,8 @@ def _sentences(text: str) -> list[str]:
 
 
 def _link(name: str) -> str:
-    return f"[{name}]({Path(os.path.relpath(page_named(name), PAGE.parent)).as_posix()})"
+    page = page_named(name)
+    return f"[{title_of(page)}]({Path(os.path.relpath(page, PAGE.parent)).as_posix()})"
 
 
 def main() -> None:

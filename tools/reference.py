@@ -74,7 +74,7 @@ _PYTEST: Final = """\
 # Options of pytest
 
 The plugin `rtvi_sync.testing.pytest_plugin` is there once the package is installed.
-The guide is [Testing in CI](../guides/testing-bots.md).
+The guide is [Test your bot with pytest](../guides/testing-bots.md).
 
 ## Command line
 

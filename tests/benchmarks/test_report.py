@@ -44,8 +44,8 @@ def test_the_page_is_what_the_results_give(name: str) -> None:
 
 
 def test_the_page_is_short() -> None:
-    """docs/background/performance.md has at most 2,500 words."""
-    assert len((DOCS / "background" / "performance.md").read_text(encoding="utf-8").split()) <= 2500
+    """docs/background/performance.md has at most 1,200 words."""
+    assert len((DOCS / "background" / "performance.md").read_text(encoding="utf-8").split()) <= 1200
 
 
 def test_each_measurement_names_its_machine() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 import run
 from tools import llms
+from tools.prose import prose
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -20,6 +21,10 @@ BUDGETS = {
     "docs/start/install.md": 500,
     "AGENTS.md": 1100,
 }
+#: Words that the pages of groups may have together, without code and comments.
+GROUP_BUDGETS = {("start", "guides"): 22_000, ("background",): 12_000}
+COLUMNS = 88  # of a line of code
+MEAN = 16  # words of a sentence
 
 
 def listed(source: Path) -> list[Path]:
@@ -39,6 +44,44 @@ def test_each_page_is_in_one_table_of_contents() -> None:
 def test_the_page_is_short(name: str) -> None:
     """The first pages that a reader meets keep to their budgets."""
     assert len(ROOT.joinpath(name).read_text("utf-8").split()) <= BUDGETS[name]
+
+
+def words(text: str) -> int:
+    """Return the number of words that have a letter or a digit: the bars of a table are none."""
+    return sum(bool(re.search(r"[^\W_]", word)) for word in text.split())
+
+
+@pytest.mark.parametrize("groups", GROUP_BUDGETS, ids="+".join)
+def test_a_group_is_short(groups: tuple[str, ...]) -> None:
+    """A reader who needs a guide finds it among few words; a failure lists the longest pages first."""
+    pages = [page for group in groups for page in (DOCS / group).glob("*.md")]
+    found = {str(page.relative_to(DOCS)): sum(words(line) for _, line in prose(page)) for page in pages}
+
+    assert sum(found.values()) <= GROUP_BUDGETS[groups], sorted(found.items(), key=lambda item: -item[1])
+
+
+def test_sentences_are_short() -> None:
+    """On each page a sentence has 16 words on average."""
+    long = {}
+    for group in ("start", "guides", "background"):
+        for page in (DOCS / group).glob("*.md"):
+            lines = [line for _, line in prose(page) if line.strip() and not line.startswith(("#", "|"))]
+            sentences = [sentence for line in lines for sentence in re.split(r"(?<=[.!?]) ", line.strip())]
+            if sentences and (mean := sum(map(words, sentences)) / len(sentences)) > MEAN:
+                long[page.name] = mean
+
+    assert long == {}
+
+
+def test_code_fits_a_screen() -> None:
+    """No block of code in Start and Guides needs a horizontal scroll bar."""
+    wide = []
+    for group in ("start", "guides"):
+        for page in (DOCS / group).glob("*.md"):
+            for block in re.findall(r"^```.*?^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE):
+                wide += [f"{page.name}: {line}" for line in block.splitlines() if len(line) > COLUMNS]
+
+    assert wide == []
 
 
 def test_a_first_screen_has_the_two_commands() -> None:

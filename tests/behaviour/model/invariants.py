@@ -149,7 +149,7 @@ def sessions_end_once(ears: Ears) -> None:
 
 
 def disconnected_is_last(ears: Ears) -> None:
-    """`bot_disconnected` · state `disconnected` · `disconnected`, last."""
+    """`bot_disconnected`, the state `disconnected`, and last `disconnected` are published."""
     events = ears.sequence()
     for index, event in enumerate(events):
         if event.type is RTVIEvent.DISCONNECTED:
@@ -198,7 +198,7 @@ def a_blocked_handler_holds_up_nothing_else(calls: list[Call]) -> None:
 
 
 def connect_works_in_the_last_handler(call: Call) -> None:
-    """`connect()` may be called as soon as `disconnected` is delivered, inside its handler too."""
+    """You may call `connect()` as soon as `disconnected` is delivered, inside its handler too."""
     # On a busy machine its limit may be too little.
     assert call.error in (None, errors.ConnectionTimeoutError), call
 
