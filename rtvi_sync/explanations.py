@@ -250,12 +250,6 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
             "no-sound",
         ),
         Explanation(
-            "device-failed",
-            "Check that it is plugged in",
-            "The device or the sound server failed. The client tries it again.",
-            "See the log of the sound server.",
-        ),
-        Explanation(
             "device-hung",
             "does not answer. Unplug",
             "The device or the sound server hangs. The session goes on.",

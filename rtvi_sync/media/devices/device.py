@@ -25,7 +25,7 @@ OPEN_TIMEOUT = 5.0
 # Limit in seconds for a device, source or sink to end after it was replaced or could not be opened.
 END_TIMEOUT = 2.0
 # Seconds after which a failed device is opened again. They double with each failure, because an attempt may start a
-# process, and PortAudio writes lines to standard error that nobody can suppress.
+# process, and PortAudio writes lines to standard error that cannot be suppressed.
 RETRY_INTERVAL = 1.0
 LONGEST_RETRY_INTERVAL = 30.0
 # A call to a device that takes longer, in seconds, counts as hanging.
