@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.protobuf import AudioRawFrame
@@ -12,6 +13,11 @@ from tests.support.waiting import until
 from .pulse import RATE, PulseServer
 from .sessions import client_of, tone
 from .signals import loud_seconds
+
+
+def has_heard(bot: EmbeddedBot, times: int) -> bool:
+    """Return whether the bot has heard that many utterances."""
+    return len(bot.heard) >= times
 
 
 def test_a_bot_does_not_answer_itself(pulse: PulseServer, library: str) -> None:
@@ -31,7 +37,7 @@ def test_a_bot_does_not_answer_itself(pulse: PulseServer, library: str) -> None:
             for turn in (1, 2):
                 until(lambda: client.is_mic_enabled, "the microphone stays off")
                 pulse.play(tone(440, 1))
-                until(lambda turn=turn: len(bot.heard) >= turn, "the bot hears nothing", GUARD)
+                until(partial(has_heard, bot, turn), "the bot hears nothing", GUARD)
                 until(lambda: not client.is_mic_enabled, "the bot says nothing")
                 until(lambda: client.is_mic_enabled, "the microphone stays off")
                 assert loud_seconds(speaker.wait(1.5)) == 0.0
