@@ -241,6 +241,21 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
             "reconnecting",
         ),
     ),
+    "Microphones and speakers": (
+        Explanation(
+            "no-device",
+            "Plug one in, or, on Linux, start the sound server",
+            "Nothing is plugged in, or the sound server isn't reached.",
+            "Start the server. Run a service as a user service.",
+            "no-sound",
+        ),
+        Explanation(
+            "device-hung",
+            "does not answer. Unplug",
+            "The device or the sound server hangs. The session goes on.",
+            "Unplug the device, or restart the server.",
+        ),
+    ),
     "Questions and files": (
         Explanation(
             "no-answer",

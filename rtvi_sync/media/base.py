@@ -252,6 +252,11 @@ class FrameQueue(Generic[F]):
         self._limit = min(self._capacity, limit + 1e-6)
 
     @property
+    def waiting(self) -> float:
+        """How much is queued, in the unit of `size`. Any thread."""
+        return max(0.0, self._put - self._got)
+
+    @property
     def generation(self) -> int:
         """The current generation, which grows with each `clear()`."""
         return self._generation
