@@ -42,6 +42,7 @@ try:
         report_damage,
         requirements_of,
     )
+    from tools.links import report
     from tools.local_bot import LOCAL_BOT, add_webrtc, local_bot_environment, serve_local_bot, speak_questions
     from tools.machine import (
         BASE,
@@ -94,7 +95,8 @@ usage: python3 run.py COMMAND ...
   docs [--serve | --links | --pictures]    build the site of docs/ in .cache/docs, and print its path. --serve shows it
                                            at http://127.0.0.1:8000; --links checks the links to other sites;
                                            --pictures makes the pictures in docs/_static again, with Chromium
-  setup [--real | --matrix]                install what lint and test need, except libraries for devices; run nothing
+  setup [--real | --matrix]                install what lint and test need, except libraries for devices, and compile
+                                           it; run nothing
   check [FILE or FOLDER ...]               the loop of a developer: ruff, mypy and the quick tests of the files that
                                            have changed since the last commit, or of those named
   lint [--require] [ruff arguments]        ruff check and format, mypy, pyright, the import contracts, the tests of
@@ -127,6 +129,8 @@ DOCS_MINORS = (12, 13, 14, 11)  # minor versions of Python 3 on which the pinned
 
 # Minor versions of Python 3 on which each Pipecat runs, the preferred one first.
 PIPECAT = {"1.14.0": (11, 12, 13), "0.0.108": (11, 12, 13, 10), "0.0.73": (11, 12, 10)}
+# A bot of the tests for each of these, which imports what most bots of that version do.
+BOTS = {"1.14.0": "stock", "0.0.108": "configured_1_2", "0.0.73": "configured_0_3"}
 # With `test --matrix` only.
 MATRIX_PIPECAT = {"1.13.0": (11, 12, 13), "1.5.0": (11, 12, 13), "1.2.1": (11, 12, 13), "0.0.62": (11,)}
 # `test --matrix` also runs the tests with these minor versions of Python 3, and versions of protobuf.
@@ -228,10 +232,25 @@ def run_command(command: Sequence[object], seconds: float | None, cwd: Path | No
     """Run a command with its output visible, and return its exit status. A signal that ends run.py ends the command."""
     environ = {**os.environ, "PYTHONPATH": str(ROOT), **variables}  # the package is used in place, without a build
     with started(command, in_foreground=True, cwd=cwd, env=environ) as child:
-        try:
-            status = child.wait(seconds)
-        except subprocess.TimeoutExpired:
-            raise SetupError(f"stopped after {seconds:.0f} s: {command[2]}") from None
+        return status_within(seconds, child, command)
+
+
+def run_aside(command: Sequence[object], seconds: float, **variables: str) -> tuple[int, str]:
+    """Run a command of the project beside others, and return its exit status and its output."""
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+    with tempfile.TemporaryFile() as file:
+        with started(command, in_foreground=True, cwd=ROOT, env=environ, stdout=file, stderr=file) as child:
+            status = status_within(seconds, child, command)
+        file.seek(0)
+        return status, file.read().decode("utf-8", "replace")
+
+
+def status_within(seconds: float | None, child: subprocess.Popen[bytes], command: Sequence[object]) -> int:
+    """Wait for the end of a command, and return its exit status."""
+    try:
+        status = child.wait(seconds)
+    except subprocess.TimeoutExpired:
+        raise SetupError(f"stopped after {seconds:.0f} s: {command[2]}") from None
     return status if status >= 0 else 128 - status
 
 
@@ -280,6 +299,11 @@ def install_programs(python: Path, programs: Mapping[str, Sequence[str]] = PROGR
     return [name for name in missing if not shutil.which(name)]
 
 
+def variable_of(part: str) -> str:
+    """Return the name of the environment variable with the path of a real part."""
+    return "RTVI_" + re.sub(r"\W", "_", part).upper()
+
+
 def set_up_real_parts(python: Path, *, matrix: bool) -> tuple[dict[str, str], list[str]]:
     """Set up the real parts, including those that only the matrix needs.
 
@@ -298,7 +322,7 @@ def set_up_real_parts(python: Path, *, matrix: bool) -> tuple[dict[str, str], li
     unavailable = [f"{name}: not installed, and this user cannot install it" for name in missing.result()]
     for name, environment in environments.items():
         try:
-            variables["RTVI_" + re.sub(r"\W", "_", name).upper()] = str(environment.result())
+            variables[variable_of(name)] = str(environment.result())
         except (SetupError, OSError) as error:
             unavailable.append(f"{name}: {error}")
     return variables, unavailable
@@ -477,12 +501,19 @@ def test(arguments: list[str]) -> int:
 def setup(arguments: list[str]) -> int:
     """Make the environments of lint and the tests, and with --real or --matrix the real parts.
 
-    The libraries for devices are left to `test`: they are added to .venv, which another command may be using now.
+    What the tests import is compiled: otherwise all processes of the first run would do so at the same time, each for
+    itself. The libraries for devices are left to `test`: they are added to .venv, which another command may be using.
     """
     python = own_environment(LINT_PARTS)
-    if {"--real", "--matrix"} & {*arguments}:
-        for line in set_up_real_parts(python, matrix="--matrix" in arguments)[1]:
-            print_step(f"Unavailable: {line}")
+    with ThreadPoolExecutor() as pool:
+        pool.submit(run_quietly, [python, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"], cwd=ROOT)
+        if {"--real", "--matrix"} & {*arguments}:
+            variables, unavailable = set_up_real_parts(python, matrix="--matrix" in arguments)
+            for line in unavailable:
+                print_step(f"Unavailable: {line}")
+            for version, bot in BOTS.items():
+                if pipecat := variables.get(variable_of(f"Pipecat {version}")):
+                    pool.submit(run_quietly, [pipecat, "-c", f"import {bot}"], cwd=ROOT / "tests/pipecat/bots")
     return 0
 
 
@@ -611,20 +642,31 @@ def lint(arguments: list[str]) -> int:
     required = "--require" in arguments
     pyright = pyright_checks()
     contracts = "from importlinter.cli import lint_imports_command; lint_imports_command()"
-    checks = [
+    fixing = [
         ["-m", "ruff", "check", *(argument for argument in arguments if argument != "--require")],
         ["-m", "ruff", "format", "--check"],
+    ]
+    checks = [
         ["-m", "mypy"],
         *pyright,
         ["-c", contracts],
-        ["-m", "pytest", "-q", "-m", "not matrix", "-n", str(PROCESSES), "tests/source"],
+        ["-m", "pytest", "-q", "-m", "not matrix", "-n", str(os.cpu_count() or 1), "tests/source"],  # they compute
         ["-m", "bandit", "-q", "-c", "pyproject.toml", "-r", "rtvi_sync", "run.py", "tools", "samples"],
         ["-m", "tools.audit", *(["--require"] if required else [])],
     ]
     path = f"{python.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"  # pyright finds its Python on this path
-    failed = [" ".join(check[:3]) for check in checks if run_command([python, *check], STEP_SECONDS, ROOT, PATH=path)]
-    for check in failed:
-        print_step(f"FAILED: {check}")
+
+    failed = [" ".join(check[:3]) for check in fixing if run_command([python, *check], STEP_SECONDS, ROOT, PATH=path)]
+    # Most of these use one processor: two at a time, each with its output in one piece.
+    with ThreadPoolExecutor(2) as pool:
+        ran = [pool.submit(run_aside, [python, *check], STEP_SECONDS, PATH=path) for check in checks]
+        for check, future in zip(checks, ran, strict=True):
+            status, told = future.result()
+            print(told, end="", flush=True)
+            if status:
+                failed.append(" ".join(check[:3]))
+    for name in failed:
+        print_step(f"FAILED: {name}")
     return 1 if failed or (required and not pyright) else 0
 
 
@@ -637,20 +679,34 @@ def docs(arguments: list[str]) -> int:
         return pictures()
     python = docs_environment()
     site = CACHE / "docs"
-    strict = ["-W", "--keep-going", "-n", "-j", "auto", "-q"]
-    builder = ["-b", "linkcheck"] if "--links" in arguments else ["-b", "html", *strict]
     state = CACHE / "doctrees"  # apart from the site, which can be copied as it is
-    output = CACHE / "links" if "--links" in arguments else site
-    status = run_command([python, "-m", "sphinx", *builder, "-d", state, "docs", output], DOCS_SECONDS, ROOT)
+    if "--links" in arguments:
+        return links([python, "-m", "sphinx", "-b", "linkcheck", "-j", "auto", "-d", state, "docs"])
+    strict = ["-W", "--keep-going", "-n", "-j", "auto", "-q"]
+    status = run_command([python, "-m", "sphinx", "-b", "html", *strict, "-d", state, "docs", site], DOCS_SECONDS, ROOT)
     if status:
         shutil.rmtree(state, ignore_errors=True)  # Sphinx warns of a page only when it reads the page
-    if status or "--links" in arguments:
         return status
     print_step(f"The site is in {shown(site / 'index.html')}")
     if "--serve" in arguments:
         words = [python, "-m", "http.server", "--bind", "127.0.0.1", "--directory", site, "8000"]
         return run_command(words, None, ROOT)
     return 0
+
+
+def links(sphinx: Sequence[object]) -> int:
+    """Check the links to other sites, and print the broken ones, and each host that cannot be reached, in one line."""
+    folder = CACHE / "links"
+    shutil.rmtree(folder, ignore_errors=True)
+    print_step("Checking the links to other sites")
+    run_quietly([*sphinx, folder], DOCS_SECONDS, ROOT)  # which fails if a link is broken
+    rows = folder / "output.json"
+    if not rows.exists():
+        raise SetupError("the links could not be checked")
+    lines, right = report(rows)
+    for line in lines:
+        print_step(line)
+    return int(not right)
 
 
 def pictures() -> int:

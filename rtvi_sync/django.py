@@ -26,7 +26,7 @@ the views need no CSRF token.
 
 A page occupies a thread of the web server while it is open. Serve with threads, in one process:
 ``gunicorn --worker-class gthread --workers 1 --threads 80``. Django's own server opens no WebSocket.
-docs/guides/flask.md has the messages, the errors, and how to serve it, which is the same for Django.
+docs/guides/flask.md has the errors, and docs/background/talking-pages.md the messages. Both hold for Django, too.
 """
 
 from __future__ import annotations
@@ -71,28 +71,28 @@ class RTVIVoice:
     """Views of a page that talks with a bot. See the docstring of the module for the routes.
 
     Args:
-        make_client: called with the request, once for each new session; returns a client of its own, not connected yet.
+        make_client: Called with the request, once for each new session; returns a client of its own, not connected yet.
             It gets the page's microphone and loudspeaker in place of its own. Here the application decides which user
             may talk to which bot: ``raise PermissionDenied``. It is not called again for the session's other requests,
             and an open page is not checked again: call `end_session()` at logout. The client's handlers must run on
             threads (`events="thread"`, the default of a client). For two concurrent requests of one user it
             may be called twice; then one of the clients is never connected.
-        name: part of the cookie's name.
-        connect: connects the client, such as ``lambda client: client.start_bot_and_connect(url)``. Called on a thread
+        name: Part of the cookie's name.
+        connect: Connects the client, such as ``lambda client: client.start_bot_and_connect(url)``. Called on a thread
             of the session, outside of any request.
-        events: the events that the page gets, by any name of an event. Of audio levels only the newest is sent.
-        leave_timeout: seconds without a page and without a request after which the user counts as gone and the session
-            is ended, connected or not. A page that is reloaded within that time finds the session unchanged.
-        idle_timeout: seconds without activity of user and bot after which a session is ended.
-        start_timeout: seconds after which the attempt to connect is aborted, whatever timeout the client has.
-        max_sessions: maximum number of sessions in a worker process; beyond it the response is 503.
-        max_pages: maximum number of pages that show a user's session; beyond it the response is 429. One of them has
+        events: The events that the page gets, by any name of an event. Of audio levels only the newest is sent.
+        leave_timeout (seconds): Time without a page and without a request after which the user counts as gone. The
+            session then ends, connected or not. A page that is reloaded in time finds the session unchanged.
+        idle_timeout (seconds): Time without activity of user and bot after which a session ends.
+        start_timeout (seconds): Limit of the attempt to connect, whatever timeout the client has.
+        max_sessions: Maximum number of sessions in a worker process; beyond it the response is 503.
+        max_pages: Maximum number of pages that show a user's session; beyond it the response is 429. One of them has
             the voice.
-        max_events: maximum number of events, of 1 MiB together at most, that are kept for pages that open later or
+        max_events: Maximum number of events, of 1 MiB together at most, that are kept for pages that open later or
             fall behind.
 
     Raises:
-        ValueError: an event does not exist, or a number is out of range.
+        ValueError: An event does not exist, or a number is out of range.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class RTVIVoice:
 
     @property
     def urls(self) -> list[Any]:
-        """Return the routes, for ``path("bot/", include(voice.urls))``."""
+        """The routes, for ``path("bot/", include(voice.urls))``."""
         routes = {
             "session": (self._session, ("GET", "POST")),
             "voice": (self._talk, ("GET",)),
@@ -162,7 +162,7 @@ class RTVIVoice:
         """End all sessions and pages of this process, and wait for that. For tests, and for a server's exit hook.
 
         Args:
-            timeout: seconds after which it returns even if they have not ended.
+            timeout (seconds): Limit of the call, which returns even if they have not ended.
         """
         WAIT.check(timeout=timeout)
         self._sessions.close(timeout)
@@ -181,7 +181,7 @@ class RTVIVoice:
         Without it the pages, and the sessions, are cut when gunicorn's `graceful_timeout` has passed.
 
         Raises:
-            ValueError: this is not the main thread, or the handler of the signal was not set by Python.
+            ValueError: This is not the main thread, or the handler of the signal was not set by Python.
         """
         SIGNAL.check(signal_number=signal_number)
         self._sessions.end_pages_on(signal_number)
@@ -216,9 +216,8 @@ class RTVIVoice:
     def _session(self, request: HttpRequest) -> HttpResponse:
         if request.method == "GET":
             return _state_response(self._require_relay(request))
-        _check_body(request)
-        cookie = self._cookie_of(request)
-        relay, status, value = self._sessions.start(cookie, lambda: self._make_client(request))
+        body, cookie = _read_body(request), self._cookie_of(request)
+        relay, status, value = self._sessions.start(cookie, body, lambda: self._make_client(request))
         response = _state_response(relay, status)
         if cookie != value:  # else the response has no cookie, which could replace a later one
             self._set_cookie(request, response, value)
@@ -229,7 +228,7 @@ class RTVIVoice:
         return HttpResponse()  # never written, because the connection is shut down
 
     def _end(self, request: HttpRequest) -> HttpResponse:
-        _check_body(request)
+        _read_body(request)
         self._require_relay(request).end("user")
         return JsonResponse({}, status=202)
 
@@ -245,9 +244,10 @@ class RTVIVoice:
         )
 
 
-def _check_body(request: HttpRequest) -> None:
+def _read_body(request: HttpRequest) -> dict[str, Any]:
+    """Return the JSON object in the body of a POST; refuse the request if it is anything else."""
     check_type(request.content_type == "application/json")
-    object_in(request.read(MAX_BODY_BYTES + 1))
+    return object_in(request.read(MAX_BODY_BYTES + 1))
 
 
 def _state_response(relay: Relay, status: int = 200) -> HttpResponse:

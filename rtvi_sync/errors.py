@@ -32,8 +32,10 @@ A wrong type or value of an option is a `TypeError` or `ValueError` that names t
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from .explanations import hint_of
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
     from .conversation.turn import Turn
 
 E = TypeVar("E", bound=BaseException)
+
+_LIBRARIES = (os.path.dirname(__file__) + os.sep, os.path.dirname(os.__file__) + os.sep, "<frozen ")
 
 
 class RTVIError(Exception):
@@ -66,6 +70,36 @@ class RTVIError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         # Other errors are made by calling the class with `args`; some of these need more arguments.
         return _new_error, (type(self), *self.args), self.__dict__
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what IPython shows: the application's part of the traceback, in IPython's own form.
+
+        Only for display: the error keeps its traceback and its causes, for loggers, `traceback` and `%debug`.
+        """
+        from IPython import get_ipython
+
+        shown = copy.copy(self)
+        for name in ("__cause__", "__context__"):
+            before = getattr(self, name)
+            if before is not None and _frames_of_application(before.__traceback__):
+                setattr(shown, name, before)
+        shown.__suppress_context__ = self.__suppress_context__
+        traceback = None
+        for each in reversed(_frames_of_application(self.__traceback__)):
+            traceback = TracebackType(traceback, each.tb_frame, each.tb_lasti, each.tb_lineno)
+        lines: list[str] = get_ipython().InteractiveTB.structured_traceback(type(self), shown, traceback, tb_offset=0)
+        return lines
+
+
+def _frames_of_application(traceback: TracebackType | None) -> list[TracebackType]:
+    """Return the parts of a traceback that are neither in this package, nor in an installed one or Python's own."""
+    frames = []
+    while traceback is not None:
+        path = traceback.tb_frame.f_code.co_filename
+        if not (path.startswith(_LIBRARIES) or "site-packages" in path or "dist-packages" in path):
+            frames.append(traceback)
+        traceback = traceback.tb_next
+    return frames
 
 
 def _new_error(type_: type[RTVIError], *args: Any) -> RTVIError:
@@ -119,7 +153,7 @@ class ConnectionTimeoutError(ConnectError, TimeoutError):
     Attributes:
         phase: The phase in which the limit passed: "devices", "http", "transport" or "bot-ready". "begin" if it passed
             before the attempt started.
-        elapsed: Seconds since `connect()` was called.
+        elapsed (seconds): Time since `connect()` was called.
     """
 
     def __init__(self, message: str, *, phase: str, elapsed: float) -> None:
@@ -305,7 +339,7 @@ class MissingExtraError(UsageError, ImportError):
     """A feature needs an optional package that is not installed.
 
     Attributes:
-        extra: the extra of this package that installs it.
+        extra: The extra of this package that installs it.
     """
 
     def __init__(self, feature: str, extra: str, *, hint: str = "") -> None:
@@ -317,7 +351,7 @@ class MissingExtraError(UsageError, ImportError):
 class ScenarioFileError(UsageError, ValueError):
     """A scenario file cannot be used: it cannot be read, or has faults.
 
-    The message has one line for each fault: "FILE:LINE:COLUMN: TEXT", or "FILE: TEXT" if the fault has no line.
+    The message has one line for each fault: `FILE:LINE:COLUMN: TEXT`, or `FILE: TEXT` if the fault has no line.
 
     Attributes:
         path: Path of the file with the first fault, which may be an included file.

@@ -336,7 +336,7 @@ class Event(_WithMessage, Record, Generic[DataT]):
     Attributes:
         type: The event's name.
         data: The payload: an object of a class in `rtvi_sync.messages`, plain JSON, or None.
-        received_at: The time of receipt, or of occurrence in the client, in seconds of the monotonic clock.
+        received_at (seconds): Time of Python's monotonic clock at receipt, or at the occurrence in the client.
         message: The bot's message that caused the event. None for events of the client.
     """
 

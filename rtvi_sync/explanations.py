@@ -35,7 +35,6 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
             "it has no scheme",
             "The URL doesn't say how to connect.",
             'Put `http://` before it: `connect("http://HOST:7860")`.',
-            "connecting",
         ),
         Explanation(
             "no-bot",
@@ -98,9 +97,9 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
         ),
         Explanation(
             "wrong-path",
-            "Check the path of ws_url",
+            "Check the path of the URL (ws_url)",
             "The server answered, but has no WebSocket at this path.",
-            "Correct the path: Pipecat's runner has `/ws` and `/ws-client`. "
+            "Pass the `http://` URL of the server, which names its paths. Pipecat's runner has `/ws` and `/ws-client`. "
             "A proxy in front must pass WebSockets on: nginx needs `proxy_http_version 1.1` and, by "
             "`proxy_set_header`, `Upgrade $http_upgrade` and `Connection upgrade`.",
         ),
@@ -109,16 +108,14 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
         Explanation(
             "needs-headers",
             "that the server requires",
-            "The server answered 401 or 403: it expects a key, or another one.",
+            "The server answered 401 or 403: it expects a key.",
             'Pass it: `connect(url, headers={"Authorization": "Bearer KEY"})`.',
-            "connecting",
         ),
         Explanation(
             "needs-token",
             "pass the one that the server issued for this session",
             "The WebSocket answered 401: it expects the token of a session.",
             "Connect to the server's `http://` URL, which gets a token, or pass `token=`.",
-            "connecting",
         ),
         Explanation(
             "bad-token",
@@ -144,21 +141,14 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
         Explanation(
             "wrong-form",
             "expects another form of",
-            "The server answered 422: the request lacks a value, or has one too many.",
-            "Set `request_data` as the server's start endpoint expects it. For an offer, check `webrtc_url`.",
-            "connecting",
+            "The server answered 422: the request lacks a value.",
+            "Set `request_data` as the server expects it. For an offer, check `webrtc_url`.",
         ),
         Explanation(
             "server-failed",
             "See the server's log",
-            "The server has the request, and failed: it answered with a status from 500 on, or broke off.",
-            "Read its log. A key may be missing there, or the bot's program may have raised an error.",
-        ),
-        Explanation(
-            "busy",
-            "Try again later",
-            "The server answered 429 or 503: it has too many sessions, or starts.",
-            "Wait, then connect again.",
+            "The server has the request, and failed (status 500 and above).",
+            "Read its log: a key may be missing there.",
         ),
         Explanation(
             "one-client",
@@ -177,15 +167,13 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
             "does not speak TLS",
             "The URL starts with `https://` or `wss://`, but this port of the server has no TLS.",
             'Connect without TLS, `connect("http://HOST:7860")`, on your machine or network only. '
-            "Elsewhere correct the host and the port.",
+            "Otherwise check host and port.",
         ),
         Explanation(
             "bad-certificate",
             "its certificate is not trusted",
             "The certificate is too old, names another server, or its authority isn't known here.",
-            'For an authority of your own, pass `ssl_context=ssl.create_default_context(cafile="ca.pem")`. '
-            "Otherwise the server needs another certificate.",
-            "connecting",
+            'For an authority of your own, pass `ssl_context=ssl.create_default_context(cafile="ca.pem")`.',
         ),
         Explanation(
             "not-encrypted",
@@ -260,28 +248,25 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
             "needs the extra",
             "An optional part of the package isn't installed.",
             "Run the command that the message names.",
-            "install",
         ),
         Explanation(
             "no-sound-device",
             "To use none, pass mic=False and speaker=False",
-            "There is no mic and no speaker (microphone, loudspeaker), or the library for them isn't installed.",
-            "Follow the message, or pass `mic=False` and `speaker=False`. "
-            "`mic=` and `speaker=` also take files: `WavSource` and `WavSink`.",
+            "No mic and no speaker: no microphone is there, or no library for it.",
+            "Follow the message, or pass files: `mic=WavSource(path)`, `speaker=WavSink(path)`.",
             "no-sound",
         ),
         Explanation(
             "in-handler",
             "called inside a handler",
             "Handlers run one at a time, so the call would wait for itself (`WouldDeadlockError`).",
-            "Call it on another thread, or react in a handler of its own.",
-            "events",
+            "Call it on another thread.",
         ),
         Explanation(
             "forked",
             "was connected when the process forked",
             "A session belongs to the process that connected (`ForkedProcessError`).",
-            "Connect in the child process: in a web worker, in the request or in a post-fork hook.",
+            "Connect in the child process, for example in the request.",
             "processes",
         ),
     ),
@@ -328,7 +313,36 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
             "reconnecting",
         ),
     ),
+    "Microphones and speakers": (
+        Explanation(
+            "no-device",
+            "Plug one in, or, on Linux, start the sound server",
+            "Nothing is plugged in, or the sound server isn't reached.",
+            "Start the server. Run a service as a user service.",
+            "no-sound",
+        ),
+        Explanation(
+            "device-hung",
+            "does not answer. Unplug",
+            "The device or the sound server hangs. The session goes on.",
+            "Unplug the device, or restart the server.",
+        ),
+    ),
     "Questions and files": (
+        Explanation(
+            "no-answer",
+            "The bot's answer did not begin",
+            "The bot has the question, and its model has written nothing: a wrong key, no credit, or a slow model.",
+            "See the bot's log. `rtvi-sync doctor URL` asks a question and shows each step.",
+            "pipecat",
+        ),
+        Explanation(
+            "not-complete",
+            "The bot's answer was not complete",
+            "The bot began to answer, and didn't report the end in time. The message has the answer so far.",
+            "Pass a larger `timeout`, look at the error's `.turn`, or see the bot's log.",
+            "turns",
+        ),
         Explanation(
             "not-heard",
             "The bot has not heard the question",
@@ -356,7 +370,6 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
             "Cannot read the audio file",
             "The file doesn't exist, or may not be read.",
             "Check the path. A relative one starts at the folder in which the program runs.",
-            "audio",
         ),
         Explanation(
             "bad-audio-file",
@@ -368,7 +381,7 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
         Explanation(
             "hidden-calls",
             "the bot reports calls without names",
-            "Pipecat hides the names of functions by default, so `calls=` can't judge them.",
+            "Pipecat hides the functions' names, so `calls=` can't judge them.",
             "Let the bot report them: `function_call_report_level`.",
             "pipecat",
         ),
@@ -379,8 +392,6 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
 PAGES: dict[str, tuple[str, str]] = {
     "audio": ("Use a microphone and a speaker", "docs/guides/audio.md"),
     "connecting": ("Connect to a bot", "docs/guides/connecting.md"),
-    "events": ("React to events", "docs/guides/events.md"),
-    "install": ("Install", "docs/start/install.md"),
     "no-sound": ("Find out why there is no sound", "docs/guides/no-sound.md"),
     "pipecat": ("Prepare your Pipecat bot", "docs/start/pipecat.md"),
     "processes": ("Use several processes, signals or asyncio", "docs/guides/processes.md"),

@@ -78,13 +78,13 @@ logger: logging.Logger = package_logger(__name__)
 
 
 class RTVIBlueprint(flask.Blueprint):
-    """Relay between browsers and a bot, for a Flask application. See the docstring of the module for its routes.
+    """Relay between browsers and a bot, for a Flask application. docs/guides/flask.md lists its routes.
 
     An event stream occupies a thread of the web server while it is open: serve with more threads than
     `max_sessions * max_streams`, and with one worker process, or with sticky sessions.
 
     Args:
-        make_client: called with the request, once for each new session; returns a client of its own, not connected yet.
+        make_client: Called with the request, once for each new session; returns a client of its own, not connected yet.
             Here the application decides which user may talk to which bot: `flask.abort(403)`. It is not called again
             for the session's other requests, and an open page is not checked again. So call `end_session()` at logout,
             and guard the routes:
@@ -98,25 +98,25 @@ class RTVIBlueprint(flask.Blueprint):
             requests of one user it may be called twice; then one of the clients is never connected.
         voice: True if pages talk with the bot. Each session's client then uses the page's microphone and loudspeaker
             in place of its own. Each talking page occupies a thread of the web server, and counts in `max_streams`.
-        name: name of the blueprint, and part of the key in Flask's session.
-        connect: connects the client, such as ``lambda client: client.start_bot_and_connect(url)``. Called on a thread
+        name: Name of the blueprint, and part of the key in Flask's session.
+        connect: Connects the client, such as ``lambda client: client.start_bot_and_connect(url)``. Called on a thread
             of the session, outside of any request.
-        events: the events that the page gets, by any name of an event. Of audio levels only the newest is sent.
-        heartbeat_interval: seconds between heartbeats on a stream without events. A browser that has left is detected
-            when the second heartbeat cannot be written.
-        leave_timeout: seconds without a stream and without a request after which the user counts as gone and the
-            session is ended, connected or not. A page that is reloaded within that time finds the session unchanged.
-        idle_timeout: seconds without activity of user and bot after which a session is ended.
-        start_timeout: seconds after which the attempt to connect is aborted, whatever timeout the client has.
-        stream_lifetime: seconds after which a stream ends and the browser opens the next one. By this a user whose
-            network failed silently is detected.
-        max_sessions: maximum number of sessions in a worker process; beyond it the response is 503.
-        max_streams: maximum number of pages that show a user's session; beyond it the response is 429.
-        max_events: maximum number of events, of 1 MiB together at most, that are kept for pages that open later or
+        events: The events that the page gets, by any name of an event. Of audio levels only the newest is sent.
+        heartbeat_interval (seconds): Time between heartbeats on a stream without events. A browser that has left is
+            detected when the second heartbeat cannot be written.
+        leave_timeout (seconds): Time without a stream and without a request after which the user counts as gone. The
+            session then ends, connected or not. A page that is reloaded in time finds the session unchanged.
+        idle_timeout (seconds): Time without activity of user and bot after which a session ends.
+        start_timeout (seconds): Limit of the attempt to connect, whatever timeout the client has.
+        stream_lifetime (seconds): Time after which a stream ends and the browser opens the next one. This detects a
+            user whose network failed silently.
+        max_sessions: Maximum number of sessions in a worker process; beyond it the response is 503.
+        max_streams: Maximum number of pages that show a user's session; beyond it the response is 429.
+        max_events: Maximum number of events, of 1 MiB together at most, that are kept for pages that open later or
             fall behind.
 
     Raises:
-        ValueError: an event does not exist, or a number is out of range.
+        ValueError: An event does not exist, or a number is out of range.
         MissingExtraError: `voice` is True, and simple-websocket is not installed.
     """
 
@@ -203,7 +203,7 @@ class RTVIBlueprint(flask.Blueprint):
         """End all sessions and streams of this process, and wait for that. For tests, and for a server's exit hook.
 
         Args:
-            timeout: seconds after which it returns even if they have not ended.
+            timeout (seconds): Limit of the call, which returns even if they have not ended.
         """
         WAIT.check(timeout=timeout)
         self._sessions.close(timeout)
@@ -222,7 +222,7 @@ class RTVIBlueprint(flask.Blueprint):
         Without it the streams, and the sessions, are cut when gunicorn's `graceful_timeout` has passed.
 
         Raises:
-            ValueError: this is not the main thread, or the handler of the signal was not set by Python.
+            ValueError: This is not the main thread, or the handler of the signal was not set by Python.
         """
         SIGNAL.check(signal_number=signal_number)
         self._sessions.end_pages_on(signal_number)
@@ -230,10 +230,9 @@ class RTVIBlueprint(flask.Blueprint):
     # -- routes, on threads of the web server -------------------------------------------------------------------------
 
     def _start(self) -> tuple[flask.Response, int]:
-        _read_body()
-        cookie = flask.session.get(self._key)
+        body, cookie = _read_body(), flask.session.get(self._key)
         self.set_cookie()
-        relay, status, value = self._sessions.start(cookie, lambda: self._make_client(flask.request))
+        relay, status, value = self._sessions.start(cookie, body, lambda: self._make_client(flask.request))
         if cookie != value:  # else the response has no cookie, which could replace a later one
             flask.session[self._key] = value
         return _state_response(relay), status

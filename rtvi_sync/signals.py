@@ -36,7 +36,7 @@ class _Sender:
 
 
 class EventSignal(Signal):
-    """A signal that several threads may connect, disconnect and send at once. Blinker's own signals don't allow this.
+    """A blinker signal that several threads may connect, disconnect and send at once. Made by `rtvi_sync.signals`.
 
     It has no lock, because an application thread could hold it while a signal handler on that thread waits for an
     event. The dicts are changed in single steps, and copied before they are iterated over.

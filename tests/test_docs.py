@@ -1,44 +1,29 @@
 """Every Python block of README and the docs runs as a reader would run it, and prints the page's output.
 
-A comment above a block lists the needs of the block, in parts between semicolons:
-
-* ``bot: replies="It is noon."``: an embedded bot with these arguments. Its URL replaces the reader's bot's.
-* ``files: question.wav``: recordings of a voice, in the folder where the block runs.
-* ``stop``: the block waits for ever; Ctrl-C ends it as soon as the bot has a session.
-* ``file: test_shop.py``: a part of a file, which the tests of the tutorial join. It does not run alone.
+`tools/blocks.py` lists the switches in the comment above a block.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
 import signal
 import subprocess
-import sys
-import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import attrs
 import pytest
 
-from rtvi_sync.testing import EmbeddedBot, Reply
-from tests.support.processes import python, run_python
+from rtvi_sync.testing import EmbeddedBot
+from tests.support.processes import python, run_pytest, run_python
 from tests.support.slowness import GUARD
+from tools.blocks import URL, Block, blocks_of
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 PAGES = [README, ROOT / "AGENTS.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LINKING = [*PAGES, *sorted({*ROOT.glob("*.md"), *(ROOT / "samples").glob("*/*.md")} - {*PAGES})]
-# The needs of a block of Python, the block, and the indented output that follows it, if one does.
-BLOCK = re.compile(
-    r"^(?:<!-- ([^\n]*) -->\n)?```python\n(.*?)^```\n(?:\n((?: {4}[^\n]*\n)+))?", re.DOTALL | re.MULTILINE
-)
-URL = "http://localhost:7860"  # of the reader's bot
-SPEECH = ROOT / "rtvi_sync" / "cli" / "speech.wav"
 
 # A block has to import the modules that it uses, so it starts without modules of the package that others imported.
 FIRST = f"""
@@ -50,95 +35,45 @@ del name, sys
 """
 
 
-@attrs.frozen(kw_only=True)
-class Needs:
-    """The needs of a block, from the comment above it."""
-
-    bot: str | None = None
-    files: list[str] = attrs.field(factory=list)
-    stops: bool = False
-    part_of: str | None = None
-
-    @classmethod
-    def read(cls, comment: str) -> Needs:
-        """Read a comment; a part that is no switch is an error."""
-        given: dict[str, Any] = {}
-        for part in filter(None, map(str.strip, comment.split(";"))):
-            name, _, value = part.partition(":")
-            if name == "bot":
-                given["bot"] = value
-            elif name == "files":
-                given["files"] = value.replace(",", " ").split()
-            elif name == "file":
-                given["part_of"] = value.strip()
-            elif part == "stop":
-                given["stops"] = True
-            else:
-                raise ValueError(f"no such switch: {part}")
-        return cls(**given)
-
-    @contextlib.contextmanager
-    def met(self, folder: Path) -> Iterator[EmbeddedBot | None]:
-        """Put the files into a folder, and yield the bot, if one is needed."""
-        for name in self.files:
-            shutil.copy(SPEECH, folder / name)
-        if self.bot is None:
-            yield None
-            return
-        with eval(f"EmbeddedBot({self.bot})", {"EmbeddedBot": EmbeddedBot, "Reply": Reply}) as bot:
-            yield bot
+def parameters(page: Path) -> list[Any]:
+    """Return each block of a page that runs alone."""
+    blocks = [block for block in blocks_of(page) if block.needs.part_of is None]
+    return [pytest.param(block, id=f"{page.relative_to(ROOT)}:{block.number}") for block in blocks]
 
 
-def blocks_of(page: Path) -> list[Any]:
-    """Return needs, block and output of each block of a page that runs alone."""
-    return [
-        pytest.param(Needs.read(needs), block, textwrap.dedent(output), id=f"{page.relative_to(ROOT)}:{number}")
-        for number, (needs, block, output) in enumerate(BLOCK.findall(page.read_text("utf-8")), 1)
-        if Needs.read(needs).part_of is None
-    ]
-
-
-@pytest.mark.parametrize(("needs", "block", "output"), [block for page in PAGES for block in blocks_of(page)])
-def test_block_runs(needs: Needs, block: str, output: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("block", [block for page in PAGES for block in parameters(page)])
+def test_block_runs(block: Block, tmp_path: Path) -> None:
     """A block of the documentation runs to its end in a process of its own, without a Python warning."""
-    if "opentelemetry" in block or "rtvi_sync.otel" in block:
+    if "opentelemetry" in block.code or "rtvi_sync.otel" in block.code:
         pytest.importorskip("opentelemetry.sdk", reason="opentelemetry-sdk is not installed")
     # A block writes its files to a folder of the test's; the files that it reads lie where the reader finds them.
     shutil.copytree(ROOT / "rtvi_sync" / "cli", tmp_path / "rtvi_sync" / "cli", ignore=shutil.ignore_patterns("*.py"))
 
-    with needs.met(tmp_path) as bot:
-        program = block if bot is None else block.replace(URL, bot.base_url)
-        if bot is not None and "def test_" in block:
+    with block.needs.met(tmp_path) as bot:
+        program = block.code if bot is None else block.code.replace(URL, bot.base_url)
+        if bot is not None and block.has_tests:
             run_tests(program, bot, tmp_path)
             return
-        if bot is not None and needs.stops:
+        if bot is not None and block.needs.stops:
             run_until_stopped(program, bot, tmp_path)
             return
         status, out, err = run_python(FIRST + program, folder=tmp_path)
 
     assert status == 0, err
-    assert out == output or not output
+    assert out == block.output or not block.output
 
 
 def run_tests(program: str, bot: EmbeddedBot, folder: Path) -> None:
     """Run a block that is a file of tests, against a bot."""
     folder.joinpath("test_block.py").write_text(program, "utf-8")
-    done = pytest_in(folder, "--rtvi-url", bot.base_url, "test_block.py")
-    assert done.returncode == 0, done.stdout + done.stderr
+    status, out, err = pytest_in(folder, "--rtvi-url", bot.base_url, "test_block.py")
+    assert status == 0, out + err
 
 
-def pytest_in(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run pytest in a folder, as a reader does who has installed the package."""
-    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "rtvi_sync.testing.pytest_plugin", *arguments]
-    return subprocess.run(
-        [sys.executable, *words],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=GUARD,
-        check=False,
-    )
+def pytest_in(folder: Path, *arguments: str) -> tuple[int, str, str]:
+    """Run pytest in a folder, as a reader does who has installed the package. Return status, output and errors."""
+    words = ("-q", "-p", "no:cacheprovider", "-p", "rtvi_sync.testing.pytest_plugin", *arguments)
+    return run_pytest(*words, folder=folder)
 
 
 def run_until_stopped(program: str, bot: EmbeddedBot, folder: Path) -> None:
@@ -155,51 +90,43 @@ TUTORIAL = ROOT / "docs" / "start" / "first-bot-test.md"
 
 def test_the_tutorial_passes_as_it_says(tmp_path: Path) -> None:
     """The parts of the tutorial's file make tests that pass, as many as the page shows at its end."""
-    page = TUTORIAL.read_text("utf-8")
     parts: dict[str, list[str]] = {}
-    for comment, block, _ in BLOCK.findall(page):
-        name = Needs.read(comment).part_of
-        assert name is not None
-        parts.setdefault(name, []).append(block)
+    for block in blocks_of(TUTORIAL):
+        assert block.needs.part_of is not None
+        parts.setdefault(block.needs.part_of, []).append(block.code)
     for name, blocks in parts.items():
         tmp_path.joinpath(name).write_text("\n\n".join(blocks), "utf-8")
 
-    done = pytest_in(tmp_path)
+    status, out, err = pytest_in(tmp_path)
 
-    assert done.returncode == 0, done.stdout + done.stderr
-    promised = re.findall(r"^(\d+ passed) in", page, re.MULTILINE)
-    assert re.findall(r"(\d+ passed) in", done.stdout) == promised[-1:]
+    assert status == 0, out + err
+    promised = re.findall(r"^(\d+ passed) in", TUTORIAL.read_text("utf-8"), re.MULTILINE)
+    assert re.findall(r"(\d+ passed) in", out) == promised[-1:]
 
 
 def test_the_failure_of_the_tutorial_is_shown(tmp_path: Path) -> None:
     """The change that the tutorial asks for fails with the words that it shows."""
     page = TUTORIAL.read_text("utf-8")
-    first = BLOCK.findall(page)[0][1]
+    first = blocks_of(TUTORIAL)[0].code
     shown = re.findall(r"^(expected the bot.*?)\n  turn", page, re.DOTALL | re.MULTILINE)[0]
     wrong = "nine to five".join(first.rsplit("nine to six", 1))
     tmp_path.joinpath("test_shop.py").write_text(wrong, "utf-8")
 
-    done = pytest_in(tmp_path, "-k", "opening_hours")
+    status, out, _ = pytest_in(tmp_path, "-k", "opening_hours")
 
-    assert done.returncode == 1
-    assert shown in re.sub(r"^E +(?:\S+ExpectationError: )?", "", done.stdout, flags=re.MULTILINE)
-
-
-# Modules of extras: blocks of README that import one need more than the wheel.
-EXTRAS = ("flask", "IPython", "echo_cancellation")
+    assert status == 1
+    assert shown in re.sub(r"^E +(?:\S+ExpectationError: )?", "", out, flags=re.MULTILINE)
 
 
 @pytest.mark.real
-@pytest.mark.parametrize(("needs", "block", "output"), blocks_of(README))
-def test_block_of_readme_needs_only_the_wheel(
-    needs: Needs, block: str, output: str, installed: Path, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("block", parameters(README))
+def test_block_of_readme_needs_only_the_wheel(block: Block, installed: Path, tmp_path: Path) -> None:
     """A block of README runs after `pip install`, with no extra but the ones beside it, and prints README's output."""
-    if "def test_" in block or any(extra in block for extra in EXTRAS):
-        pytest.skip("it needs pytest, or the extras that README names beside it")
-    with needs.met(tmp_path) as bot:
+    if block.extras or block.needs.packages:
+        pytest.skip("`run.py release` runs it, with what README names beside it")
+    with block.needs.met(tmp_path) as bot:
         run = subprocess.run(
-            [installed / "python", "-W", "error", "-c", block.replace(URL, bot.base_url) if bot else block],
+            [installed / "python", "-W", "error", "-c", block.code.replace(URL, bot.base_url) if bot else block.code],
             cwd=tmp_path,
             env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
             capture_output=True,
@@ -209,7 +136,7 @@ def test_block_of_readme_needs_only_the_wheel(
         )
 
     assert run.returncode == 0, run.stderr
-    assert run.stdout == output or not output
+    assert run.stdout == block.output or not block.output
 
 
 @pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import io
 import re
+import subprocess
+import sys
+import tarfile
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rtvi_sync import __version__
-from tools.release import BLOCK, PERSONAL
+from tests.support.required import missing
+from tests.support.slowness import GUARD
+from tools.blocks import Block, Needs, blocks_of
+from tools.environments import read_project
+from tools.extras import JOBS
+from tools.readme import relative_links, with_whole_addresses
+from tools.release import PERSONAL, cases_of, long_description, unfinished
 
 pytestmark = pytest.mark.inside
 
 ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
 HEADINGS = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
 WORKFLOWS = ROOT / ".github" / "workflows"
 
@@ -51,17 +63,117 @@ def test_nothing_is_published_before_a_person_says_so() -> None:
 
 def test_the_first_block_of_readme_shows_its_output() -> None:
     """The block that the rehearsal runs in each environment is the first of README, with its output."""
-    block = BLOCK.search((ROOT / "README.md").read_text("utf-8"))
-    assert block is not None
-    assert "ask(" in block["code"]
-    assert block["output"].strip()
+    block = blocks_of(README)[0]
+    assert "ask(" in block.code
+    assert block.output.strip()
 
 
-def test_a_block_that_names_its_bot() -> None:
-    """The comment above a block is about that block alone."""
-    found = BLOCK.search('<!-- bot: replies="Noon." -->\n```python\nask()\n```\n\n    Noon.\n\n```python\nx\n```\n')
-    assert found is not None
-    assert found.groupdict() == {"bot": 'replies="Noon."', "code": "ask()\n", "output": "    Noon.\n"}
+def test_the_blocks_of_a_page(tmp_path: Path) -> None:
+    """A comment is about the block below it; extras are those that the page names since the heading or block before."""
+    page = tmp_path / "page.md"
+    page.write_text(
+        "`rtvi_sync[cli]`\n\n## Ask\n\n"
+        '<!-- bot: replies="Noon."; with: flask -->\n```python\nask()\n```\n\n    Noon.\n\n'
+        "It needs `rtvi_sync[aec]`:\n\n```python\nx\n```\n"
+    )
+    assert blocks_of(page) == [
+        Block(1, Needs(bot=' replies="Noon."', packages=["flask"]), "ask()\n", "Noon.\n", ""),
+        Block(2, Needs(), "x\n", "", "aec"),
+    ]
+
+
+def test_each_block_of_readme_is_tried_with_its_extras() -> None:
+    """Each Python runs every block of README, the first one with each extra."""
+    cases = [(case.block.number, case.extras, case.source) for case in cases_of(14, ["", "cli"])]
+    blocks = blocks_of(README)
+    assert cases == [
+        (1, "", False),
+        (1, "cli", False),
+        *((block.number, block.extras, False) for block in blocks[1:]),
+        (1, "", True),
+    ]
+    assert "sounddevice,aec" in {block.extras for block in blocks}
+
+
+def test_each_extra_has_a_job() -> None:
+    """The page about the installation names each extra, and the rehearsal does the job of each."""
+    project = read_project(Path(sys.executable))["project"]
+    page = (ROOT / "docs/start/install.md").read_text("utf-8").partition("## Extras")[2].partition("\n## ")[0]
+    cells = [line.split("|")[2] for line in page.splitlines() if line.startswith("|")]
+    assert {*JOBS, "all"} == {*project["optional-dependencies"]} == {*re.findall(r"`(\w+)`", " ".join(cells))}
+
+
+@pytest.mark.parametrize(
+    ("given", "made"),
+    [
+        ("[a](docs/a.md)", "[a](https://host/me/it/blob/v1.2/docs/a.md)"),
+        ("[a](docs/a.md#b-c)", "[a](https://host/me/it/blob/v1.2/docs/a.md#b-c)"),
+        ("![a](docs/a.png)", "![a](https://host/me/it/raw/v1.2/docs/a.png)"),
+        ("[a](docs) or [b](docs/)", "[a](https://host/me/it/tree/v1.2/docs) or [b](https://host/me/it/tree/v1.2/docs)"),
+        ("[a](https://x.org/y)", "[a](https://x.org/y)"),
+    ],
+)
+def test_links_for_the_index(given: str, made: str, tmp_path: Path) -> None:
+    """A file, a folder and a picture have an address of the version that is released."""
+    tmp_path.joinpath("docs").mkdir()
+    assert with_whole_addresses(given, "https://host/me/it", "1.2", tmp_path) == made
+
+
+def test_readme_for_the_index_has_no_relative_link() -> None:
+    """Nothing in README needs the files beside it when a release is built."""
+    text = README.read_text("utf-8")
+    assert "docs/_static/talk.png" in relative_links(text)
+    assert relative_links(with_whole_addresses(text, "https://host/me/it", "1.2", ROOT)) == []
+
+
+@pytest.mark.parametrize(
+    "line", ["[a](b.md)", "![a](b.png)", "[a](#b)", "[a](http://b.org)", '<img src="b.png">', "[a]: b.md"]
+)
+def test_links_that_the_index_cannot_follow(line: str) -> None:
+    """Files, places of the page, and addresses without TLS, in each way to write a link."""
+    assert len(relative_links(f"text\n{line}\n")) == 1
+
+
+def test_the_description_of_both_files(tmp_path: Path) -> None:
+    """The text that the index shows is read from the wheel and the sdist as they are built."""
+    metadata = "Metadata-Version: 2.4\nName: x\n\n# x\n\n[a](b.md)\n"
+    with zipfile.ZipFile(tmp_path / "x-1.whl", "w") as wheel:
+        wheel.writestr("x-1.dist-info/METADATA", metadata)
+    with tarfile.open(tmp_path / "x-1.tar.gz", "w:gz") as sdist:
+        for name in ("x-1/PKG-INFO", "x-1/x.egg-info/PKG-INFO"):
+            member = tarfile.TarInfo(name)
+            member.size = len(metadata)
+            sdist.addfile(member, io.BytesIO(metadata.encode()))
+    for path in tmp_path.iterdir():
+        assert long_description(path) == "# x\n\n[a](b.md)\n"
+
+
+def test_what_a_person_has_to_replace() -> None:
+    """The owner is a placeholder in these files, and no other: one address makes all links to the repository."""
+    assert {*unfinished()} <= {
+        "README.md",
+        "docs/guides/testing-bots.md",
+        "docs/start/first-bot-test.md",
+        "docs/start/install.md",
+        "pyproject.toml",
+        "rtvi_sync/explanations.py",
+    }
+
+
+@pytest.mark.matrix
+def test_a_built_release_has_no_relative_link() -> None:
+    """The rehearsal builds files whose description an index shows as README is meant."""
+    done = subprocess.run(
+        [sys.executable, "run.py", "release", "--files"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=5 * GUARD,
+        check=False,
+    )
+    if "could not be installed" in done.stderr:
+        missing(f"The tools of a release cannot be installed here: {done.stderr[-500:]}")
+    assert (done.returncode, "WRONG" in done.stdout) == (0, False), done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import sys
 import tokenize
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -44,8 +45,13 @@ def files(folders: Iterable[str]) -> list[Path]:
     return sorted({path for paths in found for path in paths if path.suffix in (".py", ".md") and path.is_file()})
 
 
-def prose(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield each English text of a file, with the number of its first line: no code, no HTML comments."""
+@cache
+def prose(path: Path) -> list[tuple[int, str]]:
+    """Return each English text of a file, with the number of its first line: no code, no HTML comments."""
+    return list(_texts(path))
+
+
+def _texts(path: Path) -> Iterator[tuple[int, str]]:
     text = path.read_text("utf-8")
     if path.suffix == ".md":
         text = re.sub(r"```.*?```|<!--.*?-->", lambda code: "\n" * code[0].count("\n"), text, flags=re.DOTALL)

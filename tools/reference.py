@@ -1,4 +1,4 @@
-"""The pages of docs/reference that are made of the code: events, options, commands, and options of pytest.
+"""The pages of docs/reference that are made of the code: events, options, errors, commands, and options of pytest.
 
 `python -m tools.reference` writes them. The pages of classes are written by hand around the docstrings that Sphinx
 inserts.
@@ -14,7 +14,8 @@ from typing import Final
 import attrs
 import pytest
 
-from rtvi_sync import RTVIClientOptions, RTVIEvent
+import rtvi_sync
+from rtvi_sync import RTVIClientOptions, RTVIError, RTVIEvent
 from rtvi_sync.cli import _parser
 from rtvi_sync.client.options import option_texts
 from rtvi_sync.testing import pytest_plugin
@@ -28,7 +29,7 @@ _EVENTS: Final = """\
 
 `client.on()`, `client.wait_for()`, `client.events()` and `signals` take these names, and the members of `RTVIEvent`.
 The class of `event.data` is one of those on the page [Messages](messages.md).
-[What bots do](protocol.md) says which bots send which message.
+The page [Protocol](protocol.md) says which bots send which message.
 """
 _EVENT_CLASSES: Final = """
 ## Classes
@@ -37,16 +38,17 @@ _EVENT_CLASSES: Final = """
 .. autoclass:: rtvi_sync.Event
 
 .. autoclass:: rtvi_sync.RTVIEvent
-   :no-members:
+   :members: snake
 
 .. autoclass:: rtvi_sync.RTVIEventCallbacks
-   :no-members:
+   :no-inherited-members:
 
 .. autoclass:: rtvi_sync.HandlerError
 
 .. autoclass:: rtvi_sync.BotStartedData
 
 .. autoclass:: rtvi_sync.ReconnectingData
+   :members: describe
 
 .. autoclass:: rtvi_sync.ReconnectFailedData
 ```
@@ -55,7 +57,10 @@ _EVENT_CLASSES: Final = """
 
 ```{eval-rst}
 .. automodule:: rtvi_sync.signals
-   :no-members:
+   :no-inherited-members:
+
+.. autoclass:: rtvi_sync.signals.EventSignal
+   :members: connect, disconnect
 ```
 """
 _OPTIONS: Final = """\
@@ -65,10 +70,18 @@ The keyword arguments of [`RTVIClient`](client.md).
 [`connect()`](connect.md) and `RTVIClient.for_url()` take all of them except `custom_connect_handler`.
 Times are in seconds, except `timeout`, which is in milliseconds.
 """
+_ERRORS: Final = """\
+# Error classes
+
+The classes of the errors that the package raises.
+To search for a message, see the guide [Errors](../guides/errors.md).
+An `except` for a class catches the classes indented below it, too:
+
+"""
 _COMMANDS: Final = """\
 # Commands
 
-`rtvi-sync COMMAND --help` prints the same; the guide is [In the terminal](../guides/terminal.md).
+`rtvi-sync COMMAND --help` prints the same; the guide is [Use the commands](../guides/terminal.md).
 """
 _PYTEST: Final = """\
 # Options of pytest
@@ -86,6 +99,7 @@ def pages() -> Mapping[str, str]:
     makers: dict[str, Callable[[], Iterator[str]]] = {
         "events.md": _events,
         "options.md": _options,
+        "errors.md": _errors,
         "cli.md": _commands,
         "pytest.md": _pytest,
     }
@@ -106,6 +120,26 @@ def _options() -> Iterator[str]:
     rows = ((f"`{n}`", f"`{fields[n].default!r}`", f"`{fields[n].type}`<br>{text}") for n, text in option_texts())
     yield _OPTIONS
     yield from _table(("option", "default", "type and effect"), rows)
+
+
+def _errors() -> Iterator[str]:
+    tree = list(_tree(RTVIError))
+    yield f"{_ERRORS}```"
+    for depth, error in tree:
+        others = [base.__name__ for base in error.__bases__ if not issubclass(base, RTVIError)]
+        also = f" (also {', '.join(others)})" if others and error is not RTVIError else ""
+        yield f"{'    ' * depth}{error.__name__}{also}"
+    yield "```\n\n```{eval-rst}"
+    yield "\n\n".join(f".. autoexception:: rtvi_sync.{error.__name__}" for _, error in tree)
+    yield "```"
+
+
+def _tree(error: type[RTVIError], depth: int = 0) -> Iterator[tuple[int, type[RTVIError]]]:
+    """Return a class and the public classes derived from it, with their depths."""
+    yield depth, error
+    for each in sorted(error.__subclasses__(), key=lambda each: each.__name__):
+        if each.__name__ in rtvi_sync.__all__:
+            yield from _tree(each, depth + 1)
 
 
 def _commands() -> Iterator[str]:

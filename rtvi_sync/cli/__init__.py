@@ -58,14 +58,19 @@ class CommandParser(argparse.ArgumentParser):
     _is_parsing = False
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse the arguments of a command."""
+        """Parse the arguments of a command, and check those that must fit together."""
+        from .arguments import transport_fault  # here, because this module's importers need no command
+
         if self._is_parsing:  # up to Python 3.11, the intermixed parser calls this method again
             return super().parse_known_args(args, namespace)
         self._is_parsing = True
         try:
-            return self.parse_known_intermixed_args(args, namespace)
+            given, others = self.parse_known_intermixed_args(args, namespace)
         finally:
             self._is_parsing = False
+        if (fault := transport_fault(given)) is not None:
+            self.error(fault)
+        return given, others
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

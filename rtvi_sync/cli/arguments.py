@@ -172,11 +172,23 @@ def connect_options(arguments: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def transport_fault(arguments: argparse.Namespace) -> str | None:
+    """Return why a command's transport cannot reach its URL. None if it can, or without these arguments."""
+    url, transport = getattr(arguments, "url", None), getattr(arguments, "transport", None)
+    if url is None or transport is None:
+        return None
+    try:
+        candidates_for(url, transport)
+    except InvalidTransportParamsError as error:
+        return str(error)
+    return None
+
+
 def check_takes_text(arguments: argparse.Namespace) -> None:
     """Check that typed text can reach the bot, before connecting.
 
     Raises:
-        RTVIError: The transport carries no messages, or cannot reach the URL.
+        RTVIError: The transport carries no messages.
     """
     transport = candidates_for(arguments.url, arguments.transport)[0].transport
     if not transport.carries_messages:

@@ -11,6 +11,7 @@ import argparse
 import re
 
 from rtvi_sync.media.pcm import is_rate
+from rtvi_sync.protocol.dialects import parse_version
 from rtvi_sync.testing import EmbeddedBot
 
 from .arguments import add_json_option, port, words
@@ -23,7 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("--port", type=port, default=_PORT, help="port for HTTP; 0: any free port (%(default)s)")
     parser.add_argument("--host", type=words, default="127.0.0.1", help="address to listen on (%(default)s)")
-    parser.add_argument("--version", metavar="V", help="RTVI version of the bot, such as 0.3.0 (the newest)")
+    parser.add_argument(
+        "--version", type=_version, metavar="V", help="RTVI version of the bot, such as 0.3.0 (the newest)"
+    )
     parser.add_argument(
         "--reply",
         type=_reply,
@@ -69,6 +72,12 @@ def _reply(text: str) -> tuple[str, str]:
     except re.error as error:
         raise argparse.ArgumentTypeError(f"{pattern!r} is not a regular expression: {error}") from None
     return pattern, answer
+
+
+def _version(text: str) -> str:
+    if parse_version(text) is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a version, such as 0.3.0")
+    return text
 
 
 def _rate(text: str) -> int:

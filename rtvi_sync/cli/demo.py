@@ -124,8 +124,10 @@ def _print_bot_introduction(screen: Screen, speech: ScriptedSpeech) -> None:
 
 
 def _report(screen: Screen, turns: Sequence[Turn]) -> None:
-    latencies = [latency.of_turn(turn) for turn in turns if turn.initiator == "user"]
-    if latencies:
+    asked = [turn for turn in turns if turn.initiator == "user"]
+    if asked:
+        # Without the questions, which are to be read above.
+        headers, *rows = ((*row[:2], *row[latency.TEXTS :]) for row in (latency.HEADERS, *latency.as_rows(asked)))
         screen.print_line("")
-        screen.print_table(latency.TITLE, latency.HEADERS, latency.as_rows(latencies))
+        screen.print_table(latency.TITLE, headers, rows, texts=2)
         screen.print_line("")

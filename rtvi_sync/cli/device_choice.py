@@ -59,7 +59,8 @@ def _find_device(kind: str, wanted: str, devices: Callable[[], Sequence[MediaDev
         return matching[0].device_id
     names = ", ".join(device.device_id for device in matching or available) or "none"
     problem = f"Several {kind}s match" if matching else f"No {kind} matches"
-    raise RTVIError(f"{problem} {wanted!r}. Available: {names}. Run `rtvi-sync devices` for details")
+    cause = "" if available else " Is the sound server running?"
+    raise RTVIError(f"{problem} {wanted!r}. Available: {names}.{cause} Run `rtvi-sync devices` for details")
 
 
 def next_device(devices: Sequence[MediaDeviceInfo], current: MediaDeviceInfo | None) -> MediaDeviceInfo | None:

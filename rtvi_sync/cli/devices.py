@@ -3,8 +3,8 @@
 --mic and --speaker of `rtvi-sync talk` take an id, or a part of it that matches no other. Applications pass the id to
 update_mic(), update_speaker() and update_cam(). An asterisk marks the system's default.
 
-Exit status: 0 if all devices could be listed; 1 if a library is missing or does not answer. In that case stderr says
-which package to install, and all other devices are listed. The extra for cameras is optional, so the status stays 0.
+Exit status: 0 if there is a microphone or a speaker; 1 if there is neither, or a library is missing or does not answer.
+Stderr says what is missing, and its cure; all other devices are listed. Cameras are optional.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ from typing import Any
 import attrs
 
 from rtvi_sync import DeviceError, MissingExtraError, RTVIClient, RTVIError
+from rtvi_sync.explanations import hint_of
 from rtvi_sync.media import AudioLevel, MediaDeviceInfo, NullSink
 from rtvi_sync.protocol.text import clean
 
 from ..concurrency.clock import monotonic
+from ..media.devices.audio_errors import not_found
 from .arguments import seconds
 from .device_choice import suppress_device_logs
 from .screen import Screen, cell_width, level_bar, screen_for
@@ -35,6 +37,7 @@ _TICK = 0.1
 _METER_WIDTH, _MIN_METER = 30, 8
 _OTHERS = 23  # columns for the lines, blanks and figures beside it
 _CAMERAS = "cameras"
+_AUDIO_KINDS = {"microphones": "audioinput", "speakers": "audiooutput"}
 _HEADERS = ("  id", "name")
 _LEVELS = (_HEADERS[0], "level", "dBFS")
 SILENCE_DBFS = -100.0
@@ -100,7 +103,7 @@ class Listing:
     Attributes:
         name: Name of the kind.
         devices: All devices.
-        problem: Why they could not be listed; None if they were.
+        problem: Why there are none; None if there are, and for a computer without cameras.
     """
 
     name: str
@@ -108,18 +111,25 @@ class Listing:
     problem: RTVIError | None = None
 
     @property
+    def is_optional(self) -> bool:
+        """True if the devices are not listed because the extra for cameras is not installed."""
+        return self.name == _CAMERAS and isinstance(self.problem, MissingExtraError)
+
+    @property
     def failed(self) -> bool:
         """True if the devices could not be listed, and the extra for them is not optional."""
-        optional = self.name == _CAMERAS and isinstance(self.problem, MissingExtraError)
-        return self.problem is not None and not optional
+        is_absent = isinstance(self.problem, DeviceError) and self.problem.type == "not-found"
+        return self.problem is not None and not is_absent and not self.is_optional
 
     @classmethod
     def query(cls, name: str, devices: Callable[[], Sequence[MediaDeviceInfo]]) -> Listing:
         """Return the listing of a kind, with the error if there is one."""
         try:
-            return cls(name, devices())
+            found = devices()
         except RTVIError as error:
             return cls(name, problem=error)
+        kind = _AUDIO_KINDS.get(name)
+        return cls(name, found, None if found or kind is None else not_found(kind, None, ()))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -135,7 +145,7 @@ def run(arguments: argparse.Namespace) -> int:
             Listing.query("speakers", client.get_all_speakers),
             Listing.query(_CAMERAS, client.get_all_cams),
         ]
-    problems = [listing.problem for listing in listings if listing.problem is not None]
+    problems = [listing.problem for listing in listings if listing.problem is not None and not listing.is_optional]
     with screen_for() as screen, contextlib.ExitStack() as stack:
         monitors: dict[str, MicLevelMonitor] = {}
         try:
@@ -154,7 +164,10 @@ def run(arguments: argparse.Namespace) -> int:
     problems += [monitor.problem for monitor in monitors.values() if monitor.problem is not None]
     for text in dict.fromkeys(map(str, problems)):
         print(f"rtvi-sync devices: {clean(text)}", file=sys.stderr)
-    return int(any(listing.failed for listing in listings))
+    for hint in dict.fromkeys(hint for text in map(str, problems) if (hint := hint_of(text))):
+        print(hint, file=sys.stderr)
+    has_audio = any(listing.devices for listing in listings if listing.name in _AUDIO_KINDS)
+    return int(not has_audio or any(listing.failed for listing in listings))
 
 
 def _show_levels(screen: Screen, mics: Listing, monitors: Mapping[str, MicLevelMonitor], limit: float) -> None:
@@ -167,10 +180,12 @@ def _show_levels(screen: Screen, mics: Listing, monitors: Mapping[str, MicLevelM
 
 
 def _print_listing(screen: Screen, listing: Listing, monitors: Mapping[str, MicLevelMonitor]) -> None:
-    if listing.problem is not None:
-        return
     title = listing.name.capitalize()
-    if not listing.devices:
+    if listing.failed:
+        return
+    if listing.is_optional:
+        screen.print_line(f"{title}: {listing.problem}")
+    elif not listing.devices:
         screen.print_line(f"{title}: none")
     elif monitors:
         rows = _rows(listing, monitors, lambda monitor: monitor.loudest_dbfs)

@@ -112,7 +112,7 @@ def _summary(results: Sequence[Result], *, is_unheard: bool) -> tuple[str, Style
     if not failed and not warned:
         if is_unheard:
             return "Nothing is wrong so far. Pass --audio to check whether a phone bot answers.", "warning"
-        return "Nothing is wrong.", "good"
+        return "Nothing is wrong with the bot.", "good"
     worst: Status = "fail" if failed else "warn"
     first = next(result.id for result in results if result.finding.status == worst)
     return f"{failed} failed, {warned} with warnings. Start with {first}.", _MARKS[worst][1]

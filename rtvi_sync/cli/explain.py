@@ -21,7 +21,7 @@ _OF_THE_LINE = {"see:", "rtvi-sync", "explain"}
 # A shorter text, unless it is a number, is found nearly everywhere.
 _MIN_LENGTH = 4
 # More explanations than these are listed, one a line.
-_MAX_PARAGRAPHS = 3
+_MAX_PARAGRAPHS = 4
 _MAX_SHOWN = 60
 
 
@@ -66,7 +66,8 @@ def _about(text: str) -> str:
         return f"{error.__name__}: {(error.__doc__ or '').partition(chr(10))[0]}"
     found = [each for each in _ALL.values() if each.text.lower() in text]
     if not found and (len(text) >= _MIN_LENGTH or text.isdecimal()):
-        found = [each for each in _ALL.values() if text in " ".join(each).lower()]
+        found = [each for each in _ALL.values() if text in each.text.lower()]
+        found = found or [each for each in _ALL.values() if text in f"{each.cause} {each.cure}".lower()]
     show, between = (_paragraph, "\n\n") if len(found) <= _MAX_PARAGRAPHS else (_line, "\n")
     return between.join(map(show, found))
 

@@ -182,10 +182,10 @@ class TalkSession:
         except RTVIError as error:
             if self._console.interactive:
                 self._console.print_line(str(error), "error")
-            elif self._client.connected:
+            elif self._client.connected and not isinstance(error, DisconnectedError):
                 raise
             else:
-                self._typed.appendleft(text)  # the end of the session follows, and counts it
+                self._typed.appendleft(text)  # the end of the session follows, has the reason, and counts the line
         else:
             self._console.print_utterance("you", f"(keys) {text}" if self._by_telephone else text)
 

@@ -83,7 +83,11 @@ class BotActions(ClientBase):
             The bot's message. `.data["actions"]` lists service, action, arguments and result type of each action.
 
         Raises:
-            BotNotReadyError, DisconnectedError, RequestTimeoutError, RequestRejectedError, UnsupportedFeatureError,
+            BotNotReadyError: There is no session with a ready bot.
+            DisconnectedError: The session ended first.
+            RequestTimeoutError: The answer did not arrive in time.
+            RequestRejectedError: The bot refused the request.
+            UnsupportedFeatureError: The bot's version has no actions.
             ProtocolError: The answer cannot be decoded.
         """
         return _checked(self._ask(RTVIMessage("describe-actions", {}), timeout))

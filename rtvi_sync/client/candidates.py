@@ -215,6 +215,8 @@ def failure_of(
         ):
             last["webrtc"] = MissingExtraError("SmallWebRTCTransport", "webrtc")
         likely = sorted(last.items(), key=lambda each: _unlikeliness(each[1]))
+        if all(failure.status in (404, 405) for _, failure in failures):  # probably no bot's server at all
+            likely.sort(key=lambda each: isinstance(each[1], MissingExtraError))
         tried = "".join(f"\n  {name}: {_in_short(str(failure))}{again.get(name, '')}" for name, failure in likely)
         if is_last and _may_be_phone_bot(candidate.bot_url):
             tried += f"\n  If this is a phone bot, name the transport: {', '.join(TELEPHONY[:-1])} or {TELEPHONY[-1]}"

@@ -169,7 +169,8 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
             TransportStartError: The transport could not be opened.
             InvalidTransportParamsError: There is no transport or no address to connect to, or the transport serves
                 another client.
-            DeviceError: A device that was requested by its id cannot be used.
+            DeviceError: A device that was requested by its id cannot be used. Not if the reconnect policy repeats this
+                call: then the session starts without it, and tries it again.
             BotError: The bot reported a fatal error.
             ProtocolError: The client cannot decode the bot's bot-ready, or the bot broke the protocol before it.
             DisconnectedError: The session ended before the bot was ready, for example by `disconnect()` on another
@@ -401,7 +402,7 @@ class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfi
             redact: A function that is called with each row, on the thread that writes. It returns the row, changed or
                 unchanged, or None to leave it out.
             overwrite: True: replace existing files.
-            max_bytes: Limit of the files of one session in bytes. The recording stops there.
+            max_bytes (bytes): Limit of the files of one session. The recording stops there.
 
         Raises:
             FileExistsError: A file of that name exists.

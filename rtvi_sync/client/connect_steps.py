@@ -233,9 +233,15 @@ class Connect(Operation[BotReadyData]):
         """Make a session of `operation` on `candidate`, and connect it with the arguments of this call."""
         request = life.request_for(candidate, given=self._given, start=self._start)
         operation.check_wanted()
+        repeats = self._policy is not None and self._policy.first_connect
         with system_failures_as(TransportStartError, _NOT_BEGUN):
             session = life.make_session(
-                operation, candidate.transport, deadline, in_connect=operation is self, is_one_of_several=self._has_next
+                operation,
+                candidate.transport,
+                deadline,
+                in_connect=operation is self,
+                is_one_of_several=self._has_next,
+                needs_devices=operation is self and not repeats,
             )
         if operation.abandoned:  # before it had this session
             session.end(BY_CLIENT)

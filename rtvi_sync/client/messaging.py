@@ -98,7 +98,7 @@ class BotMessages(ClientBase):
         50 MiB.
 
         Args:
-            file: The file's bytes, its path, or a URL that the bot can read ("https://...").
+            file: The file's bytes, its path, or a URL that the bot can read (`https://...`).
             content: Text to send with the file.
             run_immediately: True: the bot answers now. False: the file only joins the context.
             audio_response: True: the bot speaks the answer. (Pipecat 1.14.0 speaks in any case.)

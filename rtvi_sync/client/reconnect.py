@@ -96,9 +96,9 @@ class Reconnect(Operation[None]):
             del life  # a client that is dropped during the wait must be collected
             text, what = one_line(str(error), LONGEST_LINE).rstrip("."), following.describe_attempt()
             if is_loss:
-                logger.info("The session is lost: %s. The client makes %s", text, what)
+                logger.warning("The session is lost: %s. The client makes %s", text, what)
             else:
-                logger.info(
+                logger.warning(
                     "Attempt %d to replace the lost session failed: %s. The client makes %s", attempts, text, what
                 )
             try:
@@ -113,6 +113,7 @@ class Reconnect(Operation[None]):
                 continue
             # 3. A session that is lost before it is stable counts as one more failed attempt.
             self.pending = None
+            logger.info("The lost session was replaced, by attempt %d", attempts)
             session.wait_for(Phase.DRAINED, Deadline(self._policy.stable_after))
             life = self._life()
             if life is None or life.finish(self, session):

@@ -180,8 +180,9 @@ def address_of(life: Life) -> tuple[str, set[str]]:
 
 
 class RecordingSession:
-    """A recording in progress. Leaving its ``with`` block closes it. Any thread may call its methods.
+    """A recording in progress. Made by `RTVIClient.record()`. Any thread may call its methods.
 
+    Leaving its ``with`` block closes it.
     Its first files have the name given to `RTVIClient.record()`. Each further session of the client has files of its
     own, ``NAME-2.jsonl`` and so on. When the client ends for good, so does the recording.
     """

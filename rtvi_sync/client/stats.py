@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 class ClientStats(TransportStats, MediaCounters):
     """Counters of the current or last session, and of the client, from `client.stats()`.
 
+    `sessions` and `reconnects` count since the client was made. The others belong to one session, and start again with
+    the next, or with an attempt to get it: log them in a handler of `disconnected`.
     Only audio and video are ever dropped, the oldest first. `audio_unsent`, `mic_dropped`, `speaker_dropped_seconds`
     and `video_dropped` count them. Messages that cannot be sent, and events that find the queue full, end the session
     with an error instead.
@@ -30,6 +32,8 @@ class ClientStats(TransportStats, MediaCounters):
         mic_dropped: Chunks of 20 ms that were not sent, because they were read too late, or a `PushSource` was full.
         speaker_underruns: How often the speaker had nothing to play during the bot's speech.
         speaker_dropped_seconds: Seconds of the bot's audio that the sink or speaker did not take.
+        speaker_waiting: Seconds of the bot's audio that a speaker of this machine has not played yet, without the sound
+            server's delay. 0.0 for a sink.
         video_dropped: Images that were dropped because the transport was too slow.
         bot_frames_ignored: Audio frames of the bot with an unsupported sample rate or number of channels.
         bytes_sent, bytes_received: Bytes on the wire, without TLS.

@@ -38,8 +38,8 @@ Askable: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | A
 """The type of a question to `ask()`."""
 
 _QUESTION = Rule(
-    "a text (a str that is not empty), an audio file (a Path, or its bytes), PCM with sample_rate_hz=, or an "
-    "AudioSource",
+    "a text (a str that is not empty), an audio file (a Path, or its bytes), PCM bytes with sample_rate_hz= "
+    "(array.tobytes()), or an AudioSource",
     lambda given: isinstance(given, (str, os.PathLike, bytes, bytearray, memoryview)) or is_source(given),
     bool,
 )
@@ -72,7 +72,8 @@ class ClientTurns(ClientBase):
             question: A `str`, which is sent as typed text. Or speech: an audio file as a `Path` or as bytes, PCM bytes
                 with `sample_rate_hz`, or an `AudioSource` that ends. The client converts speech to 16 kHz and sends it
                 in real time in place of the microphone's audio, even if the microphone is off. Silence follows until
-                the bot has answered. While the bot has muted the user, speech waits.
+                the bot has answered. While the bot has muted the user, speech waits; after a spoken question that was
+                given up, it waits in silence until the bot answers that, for at most 5 s.
             timeout (seconds): Limit of the whole call. None: no limit.
             audio_response: False: ask for text only, which returns much earlier. For typed questions.
             settle (seconds): How long the bot must stay quiet before the answer counts as complete. For bots that don't
@@ -136,7 +137,7 @@ class ClientTurns(ClientBase):
     ) -> PendingTurn:
         """Arm a question that interrupts the bot: it is asked `delay` seconds after the next `after` event.
 
-        Returns at once::
+        Returns at once:
 
             second = client.barge_in("Stop!", delay=0.5)
             first = client.ask("Tell me a long story")
@@ -228,7 +229,7 @@ class ClientTurns(ClientBase):
         return self._turns().turns()
 
     def expect(self, within: Seconds = 10.0) -> Expect:
-        """Return a context manager that expects actions of the bot, in order::
+        """Return a context manager that expects actions of the bot, in order:
 
             with client.expect(within=5) as expect:
                 client.send_text("What's the weather in Oslo?")

@@ -89,7 +89,7 @@ class AbortSignal:
         not connecting yet cannot be shut down: give a connection that starts after this call a time limit.
 
         Raises:
-            BaseException: the reason, if the attempt was abandoned already.
+            BaseException: The reason, if the attempt was abandoned already.
         """
         if type(sock) is not socket.socket:  # most are; the check takes as long as all the rest
             _SOCKET.check(sock=sock)
@@ -144,11 +144,11 @@ class AbortSignal:
 
 
 class AbortController:
-    """The control of one attempt. Any thread may call `abort()`.
+    """The control of one attempt. Made by `RTVIClient.connect()`. Any thread may call `abort()`.
 
     Args:
-        deadline: the limit of the attempt, which `signal.remaining()` reports.
-        default_reason: makes the exception for an `abort()` without a reason.
+        deadline: The limit of the attempt, which `signal.remaining()` reports.
+        default_reason: Makes the exception for an `abort()` without a reason.
     """
 
     def __init__(self, deadline: Deadline, default_reason: Callable[[], BaseException]) -> None:

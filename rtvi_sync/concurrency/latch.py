@@ -73,15 +73,20 @@ class Notifier:
                 remaining = deadline.remaining()
                 if remaining == 0.0:
                     return False
-                if threading.get_ident() in sleepless:
-                    raise WouldDeadlockError(
-                        "A call would block the thread that reads the network, and so wait for itself. Do not make "
-                        "calls that wait in a finalizer: it may run on any thread."
-                    )
+                _check_may_sleep()
                 sleeper.acquire(timeout=slice_of(remaining))
             return True
         finally:
             self._sleepers.remove(sleeper)
+
+
+def _check_may_sleep() -> None:
+    # Not in `wait_for()`: a notebook shows the lines around its sleep after Ctrl-C, and another error misleads there.
+    if threading.get_ident() in sleepless:
+        raise WouldDeadlockError(
+            "A call would block the thread that reads the network, and so wait for itself. Do not make "
+            "calls that wait in a finalizer: it may run on any thread."
+        )
 
 
 class Latch:

@@ -54,7 +54,7 @@ from ..session.event_stream import EventStream
 from ..session.params import Seconds
 from ..session.session import Session
 from .audio import AudioAccount, account_of
-from .follow import ConversationTracker
+from .follow import ConversationTracker, GivenUp
 from .record import TurnRecord
 from .tracker import VOICE_UNKNOWN
 from .turn import Turn
@@ -63,12 +63,22 @@ __tracebackhide__: Callable[..., object] = methodcaller("errisinstance", RTVIErr
 
 _ANSWERS: Final = (RTVIEvent.TURN_ENDED, RTVIEvent.MESSAGE_ERROR)
 _MUTES: Final = (RTVIEvent.USER_MUTE_STARTED, RTVIEvent.USER_MUTE_STOPPED)
+# After each of these, a question that was given up may be one that the bot no longer joins to the next one.
+_BEGINNINGS: Final = (
+    RTVIEvent.BOT_LLM_STARTED,
+    RTVIEvent.BOT_LLM_TEXT,
+    RTVIEvent.BOT_OUTPUT,
+    RTVIEvent.BOT_STARTED_SPEAKING,
+    RTVIEvent.TURN_ENDED,
+)
 # Voices end softly, and bots report the end after the last loud part.
 _SOFT_END = 0.5
 # If it is unknown when the voice ended, an answer counts after this many seconds without further speech of the user.
 _QUIET = 1.5
 # Seconds after which the microphone is heard again if the bot has not heard a pending question.
 _HEARING_LIMIT = 5.0
+# Seconds of silence after which a bot that has reported nothing of a question that was given up hears none of it.
+_UNHEARD = 1.0
 _CANCELLED = "This question was cancelled. Call barge_in() again"
 
 
@@ -86,6 +96,7 @@ class Question(ABC):
 
     def __init__(self, conversation: ConversationTracker, bus: EventBus, session: Session) -> None:
         self._conversation = conversation
+        self._bus = bus
         self._session = session
         # Opened before the question is asked, so that its answer is not missed. Perhaps no call ever waits for the
         # answer to a `PendingTurn`; the turns queued behind it must not end the session.
@@ -188,31 +199,34 @@ class Question(ABC):
         return ""
 
     def _so_far(self, turn: Turn | None) -> str:
-        """Return the partial answer in words."""
+        """Return the partial answer in words. "" if there is none."""
         if turn is not None and turn.bot_text:
             return f"so far: {quoted(turn.bot_text, 200)}"
         if turn is not None and turn.bot_text is None and turn.timings.bot_started_speaking is not None:
             is_over = self._conversation.is_pending
             return "it was said, and `transcribe` has not returned" if is_over else "it was heard to start"
-        return "no part of it arrived"
+        return ""
 
     def _reported(self, deadline: Deadline) -> str:
         return self._conversation.error_within(deadline.elapsed())
 
     def _timed_out(self, deadline: Deadline) -> RequestTimeoutError:
         turn = self.turn_so_far()
-        so_far = self._so_far(turn)
         calls = [call for call in turn.function_calls if call.stopped is None] if turn is not None else []
+        so_far, waits = self._so_far(turn), f"within {deadline.timeout} s"
         if calls:
             names = ", ".join(call.function_name or "one without a name" for call in calls)
-            so_far += (
-                f"; it waits for its function calls: {one_line(names)}. A function of the application needs "
-                "register_function_call_handler()"
+            so_far = (
+                f"{so_far or 'no part of it arrived'}; it waits for its function calls: {one_line(names)}. A function "
+                "of the application needs register_function_call_handler()"
             )
-        error = RequestTimeoutError(
-            f"{self._reported(deadline)}The bot's answer was not complete within {deadline.timeout} s ({so_far}). "
-            f"{self._losses()}Pass a larger timeout, or look at the error's .turn."
-        )
+        if so_far:
+            what = f"The bot's answer was not complete {waits} ({so_far})"
+            advice = "Pass a larger timeout, or look at the error's .turn."
+        else:
+            what = f"The bot's answer did not begin {waits}"
+            advice = "See the bot's log (its model, its key), or run `rtvi-sync doctor URL`."
+        error = RequestTimeoutError(f"{self._reported(deadline)}{what}. {self._losses()}{advice}")
         error.turn = turn
         return error
 
@@ -322,13 +336,38 @@ class SpokenQuestion(Question):
         self._first: int | None = None  # the first turn number that may belong to the question; None: not asked yet
         self._before: AudioAccount | None = None
         self._was_muted = False  # the bot has reported that it did not hear the user
+        self._answered = False
 
     @property
     def _is_muted(self) -> bool:
         return self._session.engine.user_is_muted
 
     def hold(self, deadline: Deadline) -> None:
-        """See `Question`. Return if the session ends first; then `answer()` raises."""
+        """See `Question`. Return if the session ends first; then `answer()` raises.
+
+        If the question before was given up, send silence until the bot answers that, so that it does not take both for
+        one. Perhaps it never answers, so no longer than `_HEARING_LIMIT`.
+        """
+        self._await_unmuted(deadline)
+        given_up, follower = self._conversation.given_up, self._session.follower
+        if given_up is None or follower is None or given_up.session != follower.number:
+            return
+        limit, heard_by = Deadline(deadline.at_most(_HEARING_LIMIT)), Deadline(_UNHEARD)
+        with contextlib.closing(self._bus.open_stream(_BEGINNINGS, None)) as news:
+            shielded(lambda: self._send(BytesSource(b"", MICROPHONE_RATE_HZ), deadline), on_interrupt=self.rest)
+            while not limit.expired and self._session.live:
+                heard = [turn for turn in self._conversation.turns() if _is_of(given_up, turn)]
+                if heard:
+                    if all(_is_started(turn) or not turn.is_open for turn in heard):
+                        break
+                elif given_up.all_sent or heard_by.expired:
+                    break
+                with contextlib.suppress(RequestTimeoutError):
+                    if news.next_before(limit if heard else heard_by) is None:
+                        break
+        self._conversation.given_up = None
+
+    def _await_unmuted(self, deadline: Deadline) -> None:
         while self._is_muted:
             try:
                 if self.stream.next_before(deadline) is None:
@@ -359,16 +398,24 @@ class SpokenQuestion(Question):
         shielded(lambda: self._insert(deadline), on_interrupt=self.rest)
 
     def _insert(self, deadline: Deadline) -> None:
+        self._before = self._account()
+        self._send(self._source, deadline)
+        if self._sender is not None:
+            self._run = self._sender.run
+            self._run.when_over(self._check_all_sent)
+
+    def _send(self, source: AudioSource, deadline: Deadline) -> None:
+        """Send a source, in place of the microphone and of the source before, unless `rest()` was called."""
         if not self._rests:
-            self._before = self._account()
+            before, mic = self._sender, self._session.media.mic
             try:
-                self._sender = sender = self._session.media.mic.insert(self._source, deadline)
+                self._sender = mic.insert(source, deadline)
             except DeviceError:
                 if self._session.live:
                     raise
                 return  # the session has ended: answer() raises
-            self._run = sender.run
-            self._run.when_over(self._check_all_sent)
+            if before is not None:
+                mic.remove(before)
         if self._rests or not self._session.live:  # Ctrl-C ended the call during the insertion, or the session ended
             self.rest()
 
@@ -414,9 +461,18 @@ class SpokenQuestion(Question):
             self._session.media.mic.remove(sender)
         self._conversation.speaking.discard(self)
 
+    def answer(self, deadline: Deadline) -> Turn:
+        """See `Question`."""
+        turn = super().answer(deadline)
+        self._answered = True
+        return turn
+
     def close(self) -> None:
         """Release everything, including the microphone."""
         self.rest()
+        follower = self._session.follower
+        if self._first is not None and not self._answered and follower is not None:
+            self._conversation.given_up = GivenUp(follower.number, self._first, self.all_sent)
         super().close()
 
     def _next(self, deadline: Deadline) -> Event | None:
@@ -702,8 +758,8 @@ def _source_of(question: Any, sample_rate_hz: int | None) -> AudioSource:
         source: AudioSource = question
         return source
     raise TypeError(
-        f"question must be a text (a str), an audio file (a Path, or its bytes), PCM with sample_rate_hz=, or an "
-        f"AudioSource; not {type(question).__name__}"
+        "question must be a text (a str), an audio file (a Path, or its bytes), PCM bytes with sample_rate_hz= "
+        f"(array.tobytes()), or an AudioSource; not {type(question).__name__}"
     )
 
 
@@ -743,6 +799,10 @@ def _not_heard(text: str) -> RequestTimeoutError:
     error = RequestTimeoutError(text)
     error.kind = "not_heard"
     return error
+
+
+def _is_of(given_up: GivenUp, turn: Turn) -> bool:
+    return turn.session == given_up.session and turn.modality == "audio" and turn.number >= given_up.first
 
 
 def _is_started(turn: Turn) -> bool:

@@ -28,6 +28,7 @@ from .turn import (
     WORDS_UNKNOWN,
     Texts,
     Turn,
+    TurnChecks,
     as_received,
     call_mismatch,
     contains,
@@ -66,11 +67,6 @@ class Expect:
     Events count from the start of the block. Each call searches from the event that met the call before it, and skips
     other events. Its limit runs from the latest of these: the start of the block, the last message that the client
     sent, and the last event that met an expectation. In manual mode the calls deliver events. For one thread.
-
-    Args:
-        bus: The client's event bus.
-        conversation: The client's conversation.
-        within (seconds): The limit of calls that have no limit of their own.
     """
 
     def __init__(self, bus: EventBus, conversation: ConversationTracker, within: Seconds) -> None:
@@ -208,12 +204,13 @@ class Expect:
 
         Raises:
             ExpectationError: No turn ended in time, or the next turn to end does not meet the demands.
+            TypeError, ValueError: An argument cannot be used.
         """
+        checks = TurnChecks.of("turn()", **demands)
         event = self._find(
             lambda found: found.type is _E.TURN_ENDED, within, "a turn to end", lambda: ("none did", "timeout")
         )
-        turn: Turn = event.data
-        return turn.expect(**demands)
+        return checks.check(event.data)
 
     def absent(self, event: NameOfAnEvent, *, for_: Seconds, where: Callable[[Event], object] | None = None) -> None:
         """Expect that an event does not arrive for `for_` seconds, or until the session ends.

@@ -18,7 +18,7 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import attrs
 
@@ -74,6 +74,20 @@ class Saying(Protocol):
 
     def may_be(self, turn: TurnRecord) -> bool:
         """Whether a turn may belong to the question."""
+
+
+class GivenUp(NamedTuple):
+    """A spoken question whose call has returned before its answer began.
+
+    Attributes:
+        session: The number of its session.
+        first: The first turn number that may belong to it.
+        all_sent: Whether all of it was sent, and silence since.
+    """
+
+    session: int
+    first: int
+    all_sent: bool
 
 
 class AskLock:
@@ -414,6 +428,8 @@ class ConversationTracker:
         self.asked: set[str] = set()
         #: The questions that are being said, whose calls return their turns themselves.
         self.speaking: set[Saying] = set()
+        #: The last spoken question, if it was given up. The bot may still be hearing it.
+        self.given_up: GivenUp | None = None
         self._last_error: tuple[float, ErrorData] | None = None  # and when the bot reported it
         #: Held by the thread that asks.
         self.ask_lock: AskLock = AskLock()

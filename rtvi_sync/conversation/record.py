@@ -28,8 +28,8 @@ class ReportedFunctionCall(Record):
         result: The result. None: not reported, not yet, or no room in the turn.
         tool_call_id: The bot's id of the call. None: not reported.
         cancelled: True if the call ended without a result.
-        started: Monotonic seconds at receipt. None: not yet.
-        stopped: Monotonic seconds at receipt. None: not yet.
+        started (seconds): Time of Python's monotonic clock at receipt. None: not yet.
+        stopped (seconds): Time of Python's monotonic clock at receipt. None: not yet.
     """
 
     function_name: str | None = None
@@ -95,7 +95,7 @@ class TimelineEntry(Record):
     """One event of a turn.
 
     Attributes:
-        at: Monotonic seconds.
+        at (seconds): Time of Python's monotonic clock.
         who: "you", "bot", or "" for an event of neither.
         kind: The kind of event: "typed", "speaks", "silent", "acknowledged", "model runs", "calls", "returned",
             "error", ...

@@ -15,12 +15,14 @@ from ..media.turn_audio import TurnAudio
 from ..protocol.record import Record
 from ..protocol.spoken_text import MAX_CHARACTERS
 from ..protocol.text import MAX_LENGTH, one_line, quoted
-from ..protocol.validation import BOOL, NAME, WAIT, Rule, function_taking, number
+from ..protocol.validation import BOOL, NAME, WAIT, Rule, check_names, function_taking, number
 from ..session.params import Seconds
 from .record import ReportedFunctionCall, TimelineEntry, TurnRecord
 from .words import word_error_rate
 
 if TYPE_CHECKING:
+    from typing_extensions import Never
+
     from ..transports.base import Transcriber
 
 __tracebackhide__ = True  # pytest shows the line of the test, and no lines of this module
@@ -68,6 +70,17 @@ class Turn(TurnRecord):
     audio: TurnAudio = attrs.field(factory=TurnAudio)
     user_audio: TurnAudio = attrs.field(factory=TurnAudio)
     bot: str = ""
+
+    def _repr_html_(self) -> str:
+        """Return the value of a cell for a notebook: the timeline, and players for both sides."""
+        from html import escape  # most programs show no turn as HTML
+
+        players = "".join(
+            f"<div>{who} {audio._repr_html_()}</div>"
+            for who, audio in (("you", self.user_audio), ("bot", self.audio))
+            if audio
+        )
+        return f"<pre>{escape(timeline_of(self))}</pre>{players}"
 
     @property
     def voice_to_voice(self) -> float | None:
@@ -135,6 +148,7 @@ class Turn(TurnRecord):
         transcribe: Transcriber | None = None,
         interrupted: bool = False,
         errors: bool = False,
+        **misspelt: Never,
     ) -> Turn:
         """Check the turn, and return it.
 
@@ -154,6 +168,7 @@ class Turn(TurnRecord):
             transcribe: As for `transcribe()`.
             interrupted: True: the turn must have been interrupted. False: it must not.
             errors: True: the bot may have reported errors, and the turn may have failed.
+            misspelt: Any other name, which raises `TypeError` with the nearest name.
 
         Raises:
             ExpectationError: A demand is not met. The text says which, and shows the turn's timeline. Its `kind` is
@@ -161,7 +176,8 @@ class Turn(TurnRecord):
             TypeError, ValueError: An argument cannot be used.
             Exception: An error of `transcribe`.
         """
-        checks = TurnChecks(
+        checks = TurnChecks.of(
+            "expect()",
             contains=contains,
             excludes=excludes,
             matches=matches,
@@ -174,11 +190,9 @@ class Turn(TurnRecord):
             transcribe=transcribe,
             interrupted=interrupted,
             errors=errors,
+            **misspelt,
         )
-        unmet = [*checks.failures(self)]
-        if unmet:
-            raise ExpectationError(*unmet[0], others=unmet[1:], turn=self, timeline=timeline_of(self))
-        return self
+        return checks.check(self)
 
 
 def _between(start: float | None, end: float | None) -> float | None:
@@ -271,7 +285,32 @@ class TurnChecks(Record):
                 "wer needs reference, the words that the bot should have said, or transcribe, which returns its words"
             )
 
-    def failures(self, turn: Turn) -> Iterator[_Failure]:
+    @classmethod
+    def of(cls, call: str, /, **demands: Any) -> TurnChecks:
+        """Return the checks of a call.
+
+        Args:
+            call: The call's name, for the error.
+            demands: The call's arguments.
+
+        Raises:
+            TypeError, ValueError: An argument cannot be used. If its name is unknown, the text has the nearest name.
+        """
+        check_names(call, demands, [field.name for field in attrs.fields(cls)], camel_case=False)
+        return cls(**demands)
+
+    def check(self, turn: Turn) -> Turn:
+        """Check a turn, and return it.
+
+        Raises:
+            ExpectationError: A demand is not met.
+        """
+        unmet = [*self._failures(turn)]
+        if unmet:
+            raise ExpectationError(*unmet[0], others=unmet[1:], turn=turn, timeline=timeline_of(turn))
+        return turn
+
+    def _failures(self, turn: Turn) -> Iterator[_Failure]:
         """Yield each unmet demand: expectation, actual behaviour, kind."""
         yield from self._status(turn)
         yield from self._errors(turn)

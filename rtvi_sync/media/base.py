@@ -38,7 +38,7 @@ class AudioSource(Protocol):
     then want its annotation: `self.sample_rate_hz: int = 16_000`.
 
     Attributes:
-        sample_rate_hz: samples per second of the audio from `read()`; read at the start of a session only.
+        sample_rate_hz (hertz): Sample rate of the audio from `read()`. Read at the start of a session only.
     """
 
     if TYPE_CHECKING:  # a property at run time would refuse the assignment in a class that derives from this one
@@ -85,15 +85,15 @@ class VideoFrame(Record):
     """One image.
 
     Attributes:
-        image: rows of pixels from the top down, without padding. "RGB" has three bytes a pixel, red first.
-        width: width in pixels.
-        height: height in pixels.
-        format: layout of a pixel: "RGB" in all images that this package makes. A custom source may use another one if
+        image: Rows of pixels from the top down, without padding. "RGB" has three bytes a pixel, red first.
+        width: Width in pixels.
+        height: Height in pixels.
+        format: Layout of a pixel: "RGB" in all images that this package makes. A custom source may use another one if
             the transport and the readers of the track know it.
-        timestamp: monotonic seconds at which it was captured, or arrived from the bot.
+        timestamp (seconds): Time of Python's monotonic clock at which it was captured, or arrived from the bot.
 
     Raises:
-        ValueError: the size of an "RGB" image does not match `width` and `height`.
+        ValueError: The size of an "RGB" image does not match `width` and `height`.
     """
 
     image: bytes = attrs.field(repr=lambda image: f"<{len(image)} bytes>", validator=BYTES)
@@ -117,7 +117,7 @@ class VideoFrame(Record):
 
         Raises:
             MissingExtraError: numpy is not installed; the extra `video` installs it.
-            ValueError: the format is not "RGB".
+            ValueError: The format is not "RGB".
         """
         if self.format != "RGB":
             raise ValueError(f"Cannot convert a {self.format!r} image to an array, only RGB; use the bytes of `image`")
@@ -149,10 +149,10 @@ class MediaDeviceInfo(Record):
     """A device of this machine.
 
     Attributes:
-        device_id: id that `update_mic()`, `update_speaker()`, `update_cam()` and the options take.
+        device_id: Id that `update_mic()`, `update_speaker()`, `update_cam()` and the options take.
         kind: "audioinput", "audiooutput" or "videoinput".
-        label: display name.
-        group_id: the same for devices of one physical unit; "" where the system does not report it, as PortAudio
+        label: Display name.
+        group_id: The same for devices of one physical unit; "" where the system does not report it, as PortAudio
             never does.
         is_default: True if it was the system's default when the list was made; ignored by comparisons.
     """
@@ -169,10 +169,10 @@ class AudioFrame(Record):
     """Consecutive samples of audio.
 
     Attributes:
-        pcm: signed 16-bit little endian samples.
-        sample_rate_hz: samples per second and channel.
-        timestamp: monotonic seconds at which it was sent to, or arrived from, the bot.
-        num_channels: interleaved channels.
+        pcm: Signed 16-bit little endian samples.
+        sample_rate_hz (hertz): Sample rate of each channel.
+        timestamp (seconds): Time of Python's monotonic clock at which it was sent to, or arrived from, the bot.
+        num_channels: Interleaved channels.
     """
 
     pcm: bytes
@@ -250,6 +250,11 @@ class FrameQueue(Generic[F]):
         """
         self._burst, self._window = min(self._capacity, burst), limit
         self._limit = min(self._capacity, limit + 1e-6)
+
+    @property
+    def waiting(self) -> float:
+        """How much is queued, in the unit of `size`. Any thread."""
+        return max(0.0, self._put - self._got)
 
     @property
     def generation(self) -> int:

@@ -42,7 +42,7 @@ def encode_mulaw(pcm: bytes | bytearray | memoryview) -> bytes:
     """Return PCM as µ-law (G.711, PCMU), one byte a sample.
 
     Raises:
-        ValueError: the number of bytes is odd.
+        ValueError: The number of bytes is odd.
     """
     pcm_tools.SAMPLES.check(pcm=pcm)
     return mulaw().encode(pcm_tools.samples_of(pcm))
@@ -58,7 +58,7 @@ def encode_alaw(pcm: bytes | bytearray | memoryview) -> bytes:
     """Return PCM as A-law (G.711, PCMA), one byte a sample.
 
     Raises:
-        ValueError: the number of bytes is odd.
+        ValueError: The number of bytes is odd.
     """
     pcm_tools.SAMPLES.check(pcm=pcm)
     return alaw().encode(pcm_tools.samples_of(pcm))
@@ -123,9 +123,9 @@ class ResamplingSource(SourceWrapper):
     its own, except for a `PushSource`, which needs none.
 
     Args:
-        source: the source to read, which is closed with this one. One session at a time uses it, with or without this
+        source: The source to read, which is closed with this one. One session at a time uses it, with or without this
             one.
-        sample_rate_hz: the rate that the bot gets.
+        sample_rate_hz (hertz): Sample rate that the bot gets.
     """
 
     def __init__(self, source: AudioSource, sample_rate_hz: int) -> None:
@@ -172,9 +172,9 @@ class ResamplingSink:
     follow with the next audio, or at the end of the session.
 
     Args:
-        sink: the sink to write to, which is dropped and closed with this one. One session at a time uses it, with or
+        sink: The sink to write to, which is dropped and closed with this one. One session at a time uses it, with or
             without this one.
-        sample_rate_hz: the rate of the audio that the sink gets.
+        sample_rate_hz (hertz): Sample rate of the audio that the sink gets.
     """
 
     def __init__(self, sink: AudioSink, sample_rate_hz: int) -> None:
@@ -225,10 +225,11 @@ class FrameSink:
     interruption discards the audio that was not read yet.
 
     Args:
-        frame_size: samples in a frame; 160 are 20 ms at 8 kHz.
-        sample_rate_hz: rate of the output. For a bot of another rate use `ResamplingSink(sink, sample_rate_hz)`.
-        delay_frames: frames of silence before the bot's speech.
-        max_bytes: limit of the unread audio, in bytes; beyond it the sink ends with a `device_error`.
+        frame_size: Samples in a frame; 160 are 20 ms at 8 kHz.
+        sample_rate_hz (hertz): Sample rate of the output. For a bot of another rate use
+            `ResamplingSink(sink, sample_rate_hz)`.
+        delay_frames: Frames of silence before the bot's speech.
+        max_bytes (bytes): Limit of the unread audio; beyond it the sink ends with a `device_error`.
     """
 
     def __init__(
@@ -263,7 +264,7 @@ class FrameSink:
         """Append the audio.
 
         Raises:
-            DeviceError: it has another rate, or the sink is full.
+            DeviceError: It has another rate, or the sink is full.
         """
         if sample_rate_hz != self._rate:
             raise DeviceError(

@@ -32,7 +32,7 @@ from .capture import SendAudio
 from .devices.backend import AudioBackend, audio_backend, cameras
 from .devices.device import END_TIMEOUT, OPEN_TIMEOUT, Device
 from .devices.hotplug import HotPlug
-from .kinds import AudioFiles, CamChoice, Kind, MicChoice, SpeakerChoice, choice_of, find_device, media_kind
+from .kinds import AudioFiles, CamChoice, Kind, MicChoice, SpeakerChoice, choice_of, find_device, is_device, media_kind
 from .levels import LevelMeter
 from .playback import QueuedSpeaker
 from .silence_gate import SilenceGate
@@ -54,8 +54,6 @@ _CLOSE_TIMEOUT = 1.0
 _MIN_OPEN_TIMEOUT = 1.0
 # Seconds between two checks of the devices, because a hung device reports nothing by itself.
 _TICK = 0.25
-# Seconds between two checks while a device is missing and may be plugged in; a later discovery does no harm.
-_SLOW_TICK = 1.0
 
 _BOT = Participant(id="bot", name="", local=False)
 _ADVICE_AUDIO = "To use none, pass mic=False and speaker=False"
@@ -153,6 +151,7 @@ class Media:
         self.session: object | None = None
         self._runtime: Runtime | None = None  # of the current or last session
         self._is_over = False  # `stop()` was called after the last `expect()`
+        self._needs_named = True  # see `expect()`
         self._held: Runtime | None = None  # of devices that are open without a session; changed under the lock
         # One thread at a time opens and replaces devices; two would open the same one, and close each other's.
         self._opening_ended = Notifier()
@@ -191,20 +190,23 @@ class Media:
 
     # -- one session --------------------------------------------------------------------------------------------------
 
-    def expect(self, runtime: Runtime, publisher: Publisher | None = None) -> None:
+    def expect(self, runtime: Runtime, publisher: Publisher | None = None, *, needs_named: bool = True) -> None:
         """Allow devices to be opened again, because a session starts. It gets those that are open. `stop()` ends it.
 
         Args:
             runtime: its timer thread checks devices and times the audio of sources, its workers write to sinks.
             publisher: publishes the events of devices from now on.
+            needs_named: whether `prepare()` raises if a device that was named by its id is missing; else the session
+                continues without it, as without a default device.
         """
         with self.lock:
-            self._expect(runtime, publisher)
+            self._expect(runtime, publisher, needs_named=needs_named)
             before, self._held = self._held, None
         if before is not None:
             before.release()
 
-    def _expect(self, runtime: Runtime, publisher: Publisher | None) -> None:
+    def _expect(self, runtime: Runtime, publisher: Publisher | None, *, needs_named: bool = True) -> None:
+        self._needs_named = needs_named
         self.publisher = publisher
         self._runtime = runtime
         self._is_over = False
@@ -212,8 +214,8 @@ class Media:
     def prepare(self, *, audio: bool = True, video: bool = True, is_continuous: bool = False) -> None:
         """Open the required devices that are not open yet; called on the connect thread or by `init_devices()`.
 
-        See `MediaPort.prepare()`. A missing default device is logged and reported once, and the session continues
-        without it.
+        See `MediaPort.prepare()`. A missing default device is logged and reported once. The session continues without
+        it, and tries it again. See `expect()` for named ones.
 
         Raises:
             DeviceError: a device requested by id does not exist ("not-found"); a source or sink is used by another
@@ -222,7 +224,8 @@ class Media:
         """
         self.settings.is_continuous = is_continuous
         with self._opening():
-            self._prepare(*(("mic", "speaker") if audio else ()), *(("cam", "screen") if video else ()))
+            kinds: tuple[Kind, ...] = (*(("mic", "speaker") if audio else ()), *(("cam", "screen") if video else ()))
+            self._prepare(*kinds, needs_named=self._needs_named)
 
     @contextlib.contextmanager
     def _opening(self) -> Iterator[None]:
@@ -246,7 +249,7 @@ class Media:
             self._opening_thread = None
             self._opening_ended.notify_all()
 
-    def _prepare(self, *kinds: Kind) -> None:
+    def _prepare(self, *kinds: Kind, needs_named: bool = True) -> None:
         with self.lock:
             is_first = self.session is None
             if is_first and self._is_over:  # the caller's session has ended
@@ -257,28 +260,31 @@ class Media:
             if "speaker" in kinds:
                 self.bot = self.bot or AudioTrack(label="bot")  # exists before the bot's first audio
         try:
-            missing = self._open([self[kind] for kind in kinds if self[kind].component is None], session)
+            slots = [self[kind] for kind in kinds if self[kind].component is None]
+            missing = self._open(slots, session, needs_named=needs_named)
         except BaseException:
             if is_first:
                 self._close(session, Deadline(END_TIMEOUT), Deadline(END_TIMEOUT))
             raise
-        self._tick_soon()  # a missing device may be plugged in
+        self._tick_soon()
         if (no_screen := missing.pop("screen", None)) is not None:
             self.settings.screen = False
             self.screen.failed(no_screen)
         self._report_missing(missing)
 
-    def _open(self, slots: Sequence[Slot[Any, Any]], session: object) -> dict[Kind, DeviceError]:
+    def _open(
+        self, slots: Sequence[Slot[Any, Any]], session: object, *, needs_named: bool
+    ) -> dict[Kind, DeviceError | MissingExtraError]:
         """Open the application's choices for slots, if they must be open.
 
         Returns:
-            The missing default devices, each with the reason.
+            The missing devices, each with the reason.
 
         Raises:
             DeviceError, MissingExtraError: an explicit choice of the application cannot be opened, or the session has
                 ended.
         """
-        missing: dict[Kind, DeviceError] = {}
+        missing: dict[Kind, DeviceError | MissingExtraError] = {}
         chosen = [(slot, self._open_file(slot)) for slot in slots]
         deadline = Deadline(OPEN_TIMEOUT)
         for slot, choice in chosen:
@@ -286,12 +292,17 @@ class Media:
                 slot.choice = False  # no device is missed
             if not slot.needs(choice):
                 continue
+            persists = slot.kind != "screen" and (choice is None or (is_device(choice) and not needs_named))
+            limit = Deadline(max(_MIN_OPEN_TIMEOUT, deadline.remaining() or 0.0))
+            failure: DeviceError | MissingExtraError | None
             try:
-                slot.open(choice, Deadline(max(_MIN_OPEN_TIMEOUT, deadline.remaining() or 0.0)), session)
+                failure = slot.open(choice, limit, session, persists=persists)
             except (DeviceError, MissingExtraError) as error:
                 if choice is not None or self.session is not session:
                     raise
-                missing[slot.kind] = as_device_error(slot.kind, None, error)
+                failure = error
+            if failure is not None:
+                missing[slot.kind] = failure
         return missing
 
     def _open_file(self, slot: Slot[Any, Any]) -> Any:
@@ -301,14 +312,15 @@ class Media:
             slot.error(error)
             raise
 
-    def _report_missing(self, errors: Mapping[Kind, DeviceError]) -> None:
-        """Publish, as one error, that there are no default devices of these kinds.
+    def _report_missing(self, failures: Mapping[Kind, DeviceError | MissingExtraError]) -> None:
+        """Publish, as one error, that there are no devices of these kinds.
 
         It is logged once while nothing changes: one `connect()` may try several transports, and a kiosk has many
         sessions.
         """
-        if not errors:
+        if not failures:
             return
+        errors = {kind: as_device_error(kind, None, failure) for kind, failure in failures.items()}
         first = next(iter(errors.values()))
         reasons = ". ".join(dict.fromkeys(map(str, errors.values())))
         advice = _ADVICE_VIDEO if list(errors) == ["cam"] else _ADVICE_AUDIO
@@ -320,7 +332,10 @@ class Media:
         )
         if str(error) != self.warned:
             self.warned = str(error)
-            logger.warning("%s. The session continues without %s", error, "it" if len(errors) == 1 else "them")
+            them = "it" if len(errors) == 1 else "them"
+            tries = all(isinstance(failure, DeviceError) for failure in failures.values())
+            and_tries = f", and tries {them} again" if tries else ""
+            logger.warning("%s. The session continues without %s%s", error, them, and_tries)
         self.publish(RTVIEvent.DEVICE_ERROR, error)
 
     def start(
@@ -604,7 +619,9 @@ class Media:
         with self.lock:
             for slot in self._slots:
                 slot.add_losses(losses)
-        return MediaCounters(**losses, bot_frames_ignored=self._ignored)
+            speaker = self.speaker.component
+        waiting = speaker.waiting_seconds if speaker is not None else 0.0
+        return MediaCounters(**losses, speaker_waiting=waiting, bot_frames_ignored=self._ignored)
 
     # -- calls of the application: shielded, so that Ctrl-C and signal handlers never see a partial change -------------
 
@@ -653,7 +670,7 @@ class Media:
                 self.screen.close()
             elif self.screen.component is None:
                 try:
-                    self.screen.open(None, Deadline(OPEN_TIMEOUT), session)
+                    self.screen.open(None, Deadline(OPEN_TIMEOUT), session, persists=False)
                 except (DeviceError, MissingExtraError) as error:
                     self.settings.screen = False
                     self.screen.failed(error)
@@ -749,7 +766,4 @@ class Media:
         for slot in self._slots:
             if isinstance(slot.component, Device):
                 return _TICK
-        for slot in (self.mic, self.speaker):
-            if slot.component is None and slot.needs(slot.choice):
-                return _SLOW_TICK  # it is missing, and may be plugged in
         return math.inf

@@ -36,18 +36,18 @@ class NoisySource(SourceWrapper):
     even if the other source is a `PushSource`.
 
     Args:
-        source: the source to read, which is closed with this one. One session at a time uses it, with or without this
+        source: The source to read, which is closed with this one. One session at a time uses it, with or without this
             one.
-        snr_db: level of the audio above the noise, in dB. The noise is white and follows the level of the audio, packet
+        snr_db: Level of the audio above the noise, in dB. The noise is white and follows the level of the audio, packet
             by packet, so that silence stays silent, and a bot hears the end of speech. None: no noise.
-        loss: share of the packets that are lost, from 0.0 to 1.0. The bot gets silence in their place.
-        jitter: longest delay of a packet, in seconds, rounded to packets. The bot gets silence in the meantime. No
-            packet overtakes another one. The next pauses of the audio are shortened by the delay. If the audio ends
+        loss: Share of the packets that are lost, from 0.0 to 1.0. The bot gets silence in their place.
+        jitter (seconds): Longest delay of a packet, rounded to packets. The bot gets silence in the meantime. No packet
+            overtakes another one. The next pauses of the audio are shortened by the delay. If the audio ends
             without a pause, its delayed end is cut off.
-        seed: seed of the random numbers. The same seed gives the same result.
+        seed: Seed of the random numbers. The same seed gives the same result.
 
     Raises:
-        TypeError, ValueError: an argument cannot be used.
+        TypeError, ValueError: An argument cannot be used.
     """
 
     def __init__(

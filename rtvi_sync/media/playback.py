@@ -47,6 +47,11 @@ class Speaker:
         return 0
 
     @property
+    def waiting_seconds(self) -> float:
+        """The seconds of audio that a speaker of this machine has not played yet; 0.0 for a sink."""
+        return 0.0
+
+    @property
     def ended(self) -> bool:
         """True if the sink has failed."""
         return False

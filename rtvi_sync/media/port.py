@@ -19,13 +19,13 @@ class MediaPort(Protocol):
         """Open the devices that are not open yet. May block.
 
         Args:
-            audio: open the microphone and the speaker.
-            video: open the camera, and the screen if it is shared.
+            audio: Open the microphone and the speaker.
+            video: Open the camera, and the screen if it is shared.
             is_continuous: `Transport.audio_is_continuous`.
 
         Raises:
-            DeviceError: a device that was asked for by its id cannot be used.
-            MissingExtraError: the library for such a device is not installed.
+            DeviceError: A device that was asked for by its id cannot be used.
+            MissingExtraError: The library for such a device is not installed.
         """
 
     def start(
@@ -50,9 +50,9 @@ class MediaPort(Protocol):
         """Play the bot's audio and hand it to the readers of its track. Called on one thread at a time; does not block.
 
         Args:
-            pcm: signed 16-bit little endian. A buffer may be used again after the call.
-            sample_rate_hz: samples per second and channel.
-            num_channels: interleaved channels; 0 means one.
+            pcm: Signed 16-bit little endian. A buffer may be used again after the call.
+            sample_rate_hz (hertz): Sample rate of each channel.
+            num_channels: Interleaved channels; 0 means one.
         """
 
     @property
@@ -72,7 +72,7 @@ class MediaPort(Protocol):
         """Unmute or mute the microphone. Any thread may call it, as the next three; may block.
 
         Raises:
-            DeviceError, MissingExtraError: the microphone cannot be opened.
+            DeviceError, MissingExtraError: The microphone cannot be opened.
         """
 
     def enable_cam(self, enable: bool) -> None:
@@ -85,10 +85,10 @@ class MediaPort(Protocol):
         """Replace the microphone, the speaker or the camera; its track continues.
 
         Args:
-            kind: the device to replace.
-            choice: the application's argument of `update_mic()`, `update_speaker()` or `update_cam()`.
+            kind: The device to replace.
+            choice: The application's argument of `update_mic()`, `update_speaker()` or `update_cam()`.
 
         Raises:
-            DeviceError, MissingExtraError: the new one cannot be opened; the old one stays.
+            DeviceError, MissingExtraError: The new one cannot be opened; the old one stays.
             TypeError, ValueError: `choice` is not a valid choice.
         """

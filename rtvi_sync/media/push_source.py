@@ -29,8 +29,8 @@ class PushSource(PackagedSource):
     several attempts to connect. Audio that was not sent when the session ends is discarded. The source has no end.
 
     Args:
-        sample_rate_hz: rate of the pushed audio.
-        max_seconds: limit of the audio that waits to be sent, see `push()`. For a live voice use 0.3: that is then its
+        sample_rate_hz (hertz): Sample rate of the pushed audio.
+        max_seconds: Limit of the audio that waits to be sent, see `push()`. For a live voice use 0.3: that is then its
             longest delay.
     """
 
@@ -82,12 +82,12 @@ class PushSource(PackagedSource):
         in `dropped_seconds` and, when a run of losses starts, logged.
 
         Args:
-            pcm: signed 16-bit little endian mono samples, of any number.
-            timeout: seconds to wait for room before audio is dropped; None: no limit. While no session uses the source,
-                the call does not wait.
+            pcm: Signed 16-bit little endian mono samples, of any number.
+            timeout (seconds): Limit of the wait for room, after which audio is dropped. None: no limit. Without a
+                session that uses the source, the call does not wait.
 
         Raises:
-            ValueError: the number of bytes is odd.
+            ValueError: The number of bytes is odd.
         """
         if type(pcm) is not bytes or len(pcm) % 2:
             BYTES.check(pcm=pcm)
@@ -140,7 +140,7 @@ class PushSource(PackagedSource):
         or False. May be called from any thread.
 
         Args:
-            timeout: limit in seconds; None: until all was sent or the session has ended.
+            timeout (seconds): Limit of the wait. None: until all was sent or the session has ended.
 
         Returns:
             True if all of it was sent; False if the timeout has passed, or the session ended first.

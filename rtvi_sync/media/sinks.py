@@ -35,7 +35,7 @@ class BytesSink:
     """A sink that keeps the bot's audio in memory, bit exact; further sessions append to it.
 
     Args:
-        max_bytes: limit in bytes; beyond it the sink ends with a `device_error`.
+        max_bytes (bytes): Limit of the kept audio; beyond it the sink ends with a `device_error`.
     """
 
     def __init__(self, max_bytes: int = 256 * 1024 * 1024) -> None:
@@ -60,7 +60,7 @@ class BytesSink:
         """Append the audio.
 
         Raises:
-            DeviceError: the rate has changed, or the sink is full.
+            DeviceError: The rate has changed, or the sink is full.
         """
         if self._rate is None:
             self._rate = sample_rate_hz
@@ -97,11 +97,11 @@ class WavSink:
     file stays unchanged, and the sink fails.
 
     Args:
-        path: the file to write; its directory must exist. The constructor does not create or change the file.
+        path: The file to write; its directory must exist. The constructor does not create or change the file.
 
     Raises:
-        ValueError: the name has the ending of another format, such as ``answer.mp3``.
-        DeviceError: no file can be written there; `.type` is "not-found", "permissions" or "unknown".
+        ValueError: The name has the ending of another format, such as ``answer.mp3``.
+        DeviceError: No file can be written there; `.type` is "not-found", "permissions" or "unknown".
     """
 
     #: Makes the session pass interrupted audio, too, and several audio frames in one call; see `AudioSink`.
@@ -138,7 +138,7 @@ class WavSink:
         """Append to the file.
 
         Raises:
-            DeviceError: the file cannot be written, or it has reached the 4 GiB of the format.
+            DeviceError: The file cannot be written, or it has reached the 4 GiB of the format.
         """
         if self._file is None and self._created and self._is_moved_away():
             self._created, self._converter, self._size = False, None, 0
@@ -154,7 +154,7 @@ class WavSink:
         """Complete the header and close the file; `write()` opens it again.
 
         Raises:
-            DeviceError: the file cannot be written.
+            DeviceError: The file cannot be written.
         """
         if self._file is None and (self._created or self._is_full):
             return
@@ -269,7 +269,7 @@ class CallbackSink:
             `fn` should discard its unplayed audio.
 
     Raises:
-        TypeError: a function does not take these arguments, or is a coroutine or generator function.
+        TypeError: A function does not take these arguments, or is a coroutine or generator function.
     """
 
     def __init__(self, fn: Callable[[bytes, int], object], on_drop: Callable[[], object] | None = None) -> None:

@@ -65,7 +65,7 @@ _LOCAL = Participant(id="local", name="", local=True)
 # A class has only one base with slots, and `ClientStats` has two bases.
 @attrs.frozen(kw_only=True, slots=False, eq=False, repr=False)
 class MediaCounters(Record):
-    """The counters of media failures that did not end the session, since its start.
+    """The counters of a session's media, since its start: mostly failures that did not end the session.
 
     Attributes:
         mic_underruns: chunks of 20 ms of silence that were sent because the source was late.
@@ -77,6 +77,7 @@ class MediaCounters(Record):
         speaker_underruns: number of times that the speaker had nothing to play during the bot's speech.
         speaker_dropped_seconds: seconds of the bot's audio that were lost, because the sink or speaker was too slow,
             did not take them before the session ended, or failed.
+        speaker_waiting: seconds of the bot's audio that a speaker of this machine has not played yet.
         video_dropped: images of the camera and the screen that were dropped because the transport was too slow.
         bot_frames_ignored: audio frames of the bot with an unsupported sample rate or number of channels.
     """
@@ -87,6 +88,7 @@ class MediaCounters(Record):
     mic_dropped: int = 0
     speaker_underruns: int = 0
     speaker_dropped_seconds: float = 0.0
+    speaker_waiting: float = 0.0
     video_dropped: int = 0
     bot_frames_ignored: int = 0
 
@@ -159,16 +161,16 @@ class Slot(Generic[P, T]):
 
     # The differences between the kinds.
 
-    def _make(self, choice: Any, deadline: Deadline) -> P:
-        """Open a device, or lease a source or sink, and return the component for it. May block.
+    def _make(self, choice: Any, deadline: Deadline, *, persists: bool) -> P:
+        """Return the component for a choice: a device that is being opened, or a source or sink with its lease.
 
         Args:
             choice: None, a device's id, or an object.
-            deadline: limit for a device to open; beyond it the device is considered hung.
+            deadline: limit of the wait for a source or sink that is still being closed.
+            persists: see `Device`.
 
         Raises:
-            DeviceError: the device, source or sink cannot be used.
-            MissingExtraError: it needs a library that is not installed.
+            DeviceError: the source or sink cannot be used.
         """
         raise NotImplementedError
 
@@ -197,7 +199,7 @@ class Slot(Generic[P, T]):
 
     def holds(self, choice: Any) -> bool:
         """Return whether a choice is in the slot and still works."""
-        return self.component is not None and not self.component.ended and choice == self.choice
+        return self.component is not None and not self.component.ended and self.works and choice == self.choice
 
     def reset(self) -> None:
         """Forget the last session; called under the lock."""
@@ -238,6 +240,10 @@ class Slot(Generic[P, T]):
         self._media.warned = ""
         self.set_info(info)
         self.set_status("granted")
+        with self._media.lock:
+            made = self._begin_track()  # of a device that could not be opened before
+        if made is not None:
+            self._publish_track(made)
 
     def error(self, error: DeviceError | MissingExtraError) -> None:
         """Record that a device, source or sink cannot be used."""
@@ -261,27 +267,35 @@ class Slot(Generic[P, T]):
 
     # -- opening and replacing: on threads that may block --------------------------------------------------------------
 
-    def open(self, choice: Any, deadline: Deadline, session: object) -> None:
+    def open(self, choice: Any, deadline: Deadline, session: object, *, persists: bool) -> DeviceError | None:
         """Open the application's choice and put the component in.
 
         Args:
             choice: None, a device id, or an object.
             deadline: limit for a device to open; beyond it the device is considered hung.
             session: the caller's session.
+            persists: see `Device`.
+
+        Returns:
+            Why a device that `persists` could not be opened yet.
 
         Raises:
             DeviceError, MissingExtraError: the choice cannot be opened, or the session has ended.
         """
         self.set_status("initializing")
         try:
-            component = self._make(choice, deadline)
+            component = self._make(choice, deadline, persists=persists)
+            missing = await_opening(component, deadline) if isinstance(component, Device) else None
         except (DeviceError, MissingExtraError) as error:
             self.error(error)
             raise
+        if missing is not None:
+            self.error(missing)
         if not self._put_in(component, choice, session):
             raise DeviceError("The session ended while its devices were being prepared", devices=(self.kind,))
         if not is_device(choice):
             self.set_status("granted")
+        return missing
 
     def replace(self, choice: Any, session: object) -> None:
         """Open the application's choice and replace the component by it; the track continues.
@@ -292,7 +306,7 @@ class Slot(Generic[P, T]):
         if self.component is not None and self.component.ended and choice == self.choice:
             self._end(self.component)  # its lease is on the object that is opened again
         try:
-            component = self._make(choice, Deadline(OPEN_TIMEOUT))
+            component = self._opened(choice)
         except DeviceError as error:
             held_by_other = any(each is choice for each in Lease.leased())
             both_of_machine = _is_of_machine(choice) and _is_of_machine(self.choice)
@@ -304,6 +318,14 @@ class Slot(Generic[P, T]):
             self.set_status("granted")
         self._put_in(component, choice, session)
 
+    def _opened(self, choice: Any) -> P:
+        """Return the component for a choice, which is open. See `open()`."""
+        deadline = Deadline(OPEN_TIMEOUT)
+        component = self._make(choice, deadline, persists=False)
+        if isinstance(component, Device):
+            await_opening(component, deadline)
+        return component
+
     def _open_after_release(self, choice: Any, session: object) -> P:
         """Release the present device and open another one, because a sound card may serve only one stream.
 
@@ -312,13 +334,15 @@ class Slot(Generic[P, T]):
         """
         self._release(session)
         try:
-            return self._make(choice, Deadline(OPEN_TIMEOUT))
+            return self._opened(choice)
         except (DeviceError, MissingExtraError):
             try:
-                self._put_in(self._make(self.choice, Deadline(OPEN_TIMEOUT)), self.choice, session)
+                missing = self.open(self.choice, Deadline(OPEN_TIMEOUT), session, persists=is_device(self.choice))
             except (DeviceError, MissingExtraError) as error:
                 self.close()
-                self.failed(error)
+                missing = as_device_error(self.kind, None, error)
+            if missing is not None:
+                self.failed(missing)
             raise
 
     def _release(self, session: object) -> None:  # noqa: ARG002 - for the speaker
@@ -338,10 +362,7 @@ class Slot(Generic[P, T]):
                 if is_current:
                     self._leaving += [old] if old is not None else []
                     self.component, self.choice, senders = component, choice, self._senders
-                    made = None if self.track is not None else self._make_track()
-                    self.track = self.track or made
-                    if self.track is not None:
-                        self.track.label = choice or "default" if is_device(choice) else type(choice).__name__
+                    made = self._begin_track()
         if not is_current:
             self._end(component)
             return False
@@ -354,6 +375,15 @@ class Slot(Generic[P, T]):
         if old is not None:
             self._end(old)
         return True
+
+    def _begin_track(self) -> T | None:
+        """Make the track if there is none, once the device works; return it if it is new. Called under the lock."""
+        made = self._make_track() if self.track is None and self.component is not None and self.works else None
+        self.track = self.track or made
+        if self.track is not None:
+            choice = self.choice
+            self.track.label = choice or "default" if is_device(choice) else type(choice).__name__
+        return made
 
     def start(self, session: object, *senders: Any) -> None:
         """Let this component and each later one in this slot send: the bot is ready.
@@ -497,13 +527,13 @@ class MicSlot(Slot["AudioSender | DeviceMic", AudioTrack]):
         self._direct = None
         return [*super()._sending_now(), *self._inserted]
 
-    def _make(self, choice: str | AudioSource | None, deadline: Deadline) -> AudioSender | DeviceMic:
+    def _make(self, choice: str | AudioSource | None, deadline: Deadline, *, persists: bool) -> AudioSender | DeviceMic:
         if choice is not None and not isinstance(choice, str):
             return self._sender(choice, self._is_sent, None, deadline)
         # Imported here, as the other device classes below, because many sessions use no device.
         from .devices.microphone import DeviceMic
 
-        device = DeviceMic(
+        return DeviceMic(
             self._media.backend(),
             choice,
             enabled=self._is_on,
@@ -511,9 +541,8 @@ class MicSlot(Slot["AudioSender | DeviceMic", AudioTrack]):
             publish=partial(self._publish, None),
             report=self.failed,
             opened=self.opened,
+            persists=persists,
         )
-        await_opening(device, deadline)
-        return device
 
     def _is_on(self) -> bool:
         return self._media.settings.mic
@@ -678,12 +707,12 @@ class SpeakerSlot(Slot[Speaker, AudioTrack]):
         components += [sink for sink in sinks if isinstance(sink, QueuedSpeaker)] if sinks else []  # they take audio
         return components, abandoned, track
 
-    def _make(self, choice: str | AudioSink | None, deadline: Deadline) -> Speaker:
+    def _make(self, choice: str | AudioSink | None, deadline: Deadline, *, persists: bool) -> Speaker:
         if choice is None or isinstance(choice, str):
             from .devices.speaker import DeviceSpeaker
 
             settings = self._media.settings
-            device = DeviceSpeaker(
+            return DeviceSpeaker(
                 self._media.backend(),
                 choice,
                 volume=lambda: settings.volume if settings.speaker else 0.0,
@@ -691,9 +720,8 @@ class SpeakerSlot(Slot[Speaker, AudioTrack]):
                 is_continuous=lambda: settings.is_continuous,
                 report=self.failed,
                 opened=self.opened,
+                persists=persists,
             )
-            await_opening(device, deadline)
-            return device
         failed = partial(self._object_failed, choice)
         if isinstance(choice, NullSink) and type(choice) in MEMORY_SINKS:  # many sessions may share one
             return DirectSpeaker(choice, None, failed)
@@ -763,21 +791,20 @@ class CameraSlot(Slot["Camera", VideoTrack]):
     def _is_on(self) -> bool:
         return self.kind == "screen" or self._media.settings.cam
 
-    def _make(self, choice: str | VideoSource | None, deadline: Deadline) -> Camera:
+    def _make(self, choice: str | VideoSource | None, deadline: Deadline, *, persists: bool) -> Camera:
         from .devices.camera import Camera
 
         is_screen = self.kind == "screen"
-        camera = Camera(
+        return Camera(
             ScreenSource() if is_screen and choice is None else choice,
             enabled=self._is_on,
             publish=self._publish,
             report=self.failed,
             opened=(lambda _: None) if is_screen else self.opened,
             role=self.kind,
+            persists=persists,
             deadline=Deadline(deadline.at_most(END_TIMEOUT)),
         )
-        await_opening(camera, deadline)
-        return camera
 
     def _make_track(self) -> VideoTrack:
         return VideoTrack(label="", enabled=lambda: self._is_on() and self.works)

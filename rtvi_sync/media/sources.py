@@ -14,6 +14,7 @@ from pathlib import Path
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Latch
 from ..errors import DeviceError
+from ..protocol.text import one_line
 from ..protocol.validation import BYTES, COUNT_OR_ZERO, PATH, WAIT, function_taking, number
 from . import pcm as pcm_tools
 from .audio_files import decode
@@ -90,7 +91,7 @@ class PackagedSource:
         thread.
 
         Args:
-            timeout: limit in seconds; None: until all was sent or the session has ended.
+            timeout (seconds): Limit of the wait. None: until all was sent or the session has ended.
 
         Returns:
             True if all of it was sent. False if the timeout has passed, the session ended first, the source was
@@ -141,11 +142,11 @@ class BytesSource(MemorySource):
     """A source of PCM in memory.
 
     Args:
-        pcm: signed 16-bit little endian mono samples.
-        sample_rate_hz: sample rate of the samples.
+        pcm: Signed 16-bit little endian mono samples.
+        sample_rate_hz (hertz): Sample rate of `pcm`.
 
     Raises:
-        ValueError: the number of bytes is odd, or the rate is out of range.
+        ValueError: The number of bytes is odd, or the rate is out of range.
     """
 
     def __init__(self, pcm: bytes | bytearray | memoryview, sample_rate_hz: int) -> None:
@@ -177,42 +178,43 @@ class WavSource(BytesSource):
     its end, silence is sent. So does a file that is given as ``mic=Path("question.wav")``.
 
     Args:
-        path: an audio file of at most 256 MiB.
-        sample_rate_hz: the rate to which the audio is converted. None: the file's rate. Pipecat's bots do not convert
+        path: An audio file of at most 256 MiB.
+        sample_rate_hz: The rate to which the audio is converted. None: the file's rate. Pipecat's bots do not convert
             audio over WebSocket: they hear it at the speed of their own rate, which is 16 kHz by default.
 
     Raises:
-        DeviceError: there is no such file (`.type` "not-found"), it may not be read ("permissions"), or it is no
+        DeviceError: There is no such file (`.type` "not-found"), it may not be read ("permissions"), or it is no
             audio file or has no audio ("unknown"). The message has advice.
-        MissingExtraError: only soundfile can read the file, and soundfile is not installed.
+        MissingExtraError: Only soundfile can read the file, and soundfile is not installed.
     """
 
     def __init__(self, path: str | os.PathLike[str], sample_rate_hz: int | None = None) -> None:
         PATH.check(path=path)
         pcm_tools.RATE.or_none.check(sample_rate_hz=sample_rate_hz)
         self.path: Path = Path(path)
-        if self.path.is_fifo() and self.path.resolve().exists():
-            # A pipe without a name, as of a shell's <(command), has an end, and does not block when it is opened.
-            raise DeviceError(
-                f"Cannot use the audio file {self.path}: it is a named pipe. Write its audio to a file, or, to send it "
-                "as it arrives, in raw 16-bit samples, open the pipe and pass CallbackSource(lambda frames: "
-                "pipe.read(2 * frames), sample_rate_hz=16000)",
-                devices=("mic",),
-            )
+        shown = one_line(str(self.path))
         try:
+            # A pipe without a name, as of a shell's <(command), has an end, and does not block when it is opened.
+            if self.path.is_fifo() and self.path.resolve().exists():
+                raise DeviceError(
+                    f"Cannot use the audio file {shown}: it is a named pipe. Write its audio to a file, or, to send it "
+                    "as it arrives, in raw 16-bit samples, open the pipe and pass CallbackSource(lambda frames: "
+                    "pipe.read(2 * frames), sample_rate_hz=16000)",
+                    devices=("mic",),
+                )
             with self.path.open("rb") as file:
                 self._version = _version_of(os.fstat(file.fileno()))
                 data = file.read(MAX_WAV_FILE_BYTES + 1)
-        except OSError as error:
-            raise file_error(f"Cannot read the audio file {self.path}", "mic", error) from error
+        except OSError as error:  # before Python 3.14, is_fifo() raises it for a path that no system allows
+            raise file_error(f"Cannot read the audio file {shown}", "mic", error) from error
         try:
             if len(data) > MAX_WAV_FILE_BYTES:
                 raise ValueError(
                     f"it is larger than {MAX_WAV_FILE_BYTES >> 20} MiB; split it, or read it with a CallbackSource"
                 )
-            pcm, rate = decode(data, f"The audio file {self.path}")
+            pcm, rate = decode(data, f"The audio file {shown}")
         except ValueError as error:
-            raise DeviceError(f"Cannot use the audio file {self.path}: {error}", devices=("mic",)) from error
+            raise DeviceError(f"Cannot use the audio file {shown}: {error}", devices=("mic",)) from error
         if sample_rate_hz not in (None, rate):
             pcm, rate = resample(pcm, rate, sample_rate_hz), sample_rate_hz
         super().__init__(pcm, rate)
@@ -240,7 +242,7 @@ class SilenceSource(MemorySource):
     """A source of endless silence.
 
     Args:
-        sample_rate_hz: samples per second.
+        sample_rate_hz (hertz): Sample rate.
     """
 
     def __init__(self, sample_rate_hz: int = 16_000) -> None:
@@ -255,13 +257,13 @@ class ToneSource(MemorySource):
     """A source of a sine tone.
 
     Args:
-        frequency_hz: rounded to 0.1 Hz; below half of the sample rate.
-        duration: seconds; None: endless.
-        sample_rate_hz: samples per second.
-        volume: amplitude from 0 to 1.
+        frequency_hz (hertz): Frequency, rounded to 0.1 Hz. Below half of the sample rate.
+        duration (seconds): Length of the tone. None: endless.
+        sample_rate_hz (hertz): Sample rate.
+        volume: Amplitude from 0 to 1.
 
     Raises:
-        ValueError: an argument is out of range.
+        ValueError: An argument is out of range.
     """
 
     def __init__(
@@ -296,7 +298,7 @@ class CallbackSource(PackagedSource):
     Args:
         fn: `fn(frames)` returns up to `frames` samples of PCM and may block; `b""` ends the source. If the function is
             late, silence is sent instead.
-        sample_rate_hz: rate of the audio from `fn`.
+        sample_rate_hz (hertz): Sample rate of the audio from `fn`.
 
     Raises:
         TypeError: `fn` does not take this argument, or is a coroutine or generator function.

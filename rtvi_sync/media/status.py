@@ -19,7 +19,7 @@ class DeviceStatus(Record):
 
     Attributes:
         state: "uninitialized" until `init_devices()` or `connect()`, then "initializing", then "granted" or "error".
-        error: the failure, in the state "error".
+        error: The failure, in the state "error".
     """
 
     state: Literal["uninitialized", "initializing", "granted", "error"] = "uninitialized"
@@ -45,8 +45,8 @@ class AudioLevel(Record):
     """An audio level; the data of `local_audio_level` and `remote_audio_level`.
 
     Attributes:
-        level: root mean square, 0.0 (silence) to 1.0 (full scale).
-        dbfs: the same in decibels relative to full scale: 0.0 or less; -100.0 for silence.
+        level: Root mean square, 0.0 (silence) to 1.0 (full scale).
+        dbfs: The same in decibels relative to full scale: 0.0 or less; -100.0 for silence.
     """
 
     level: float
@@ -61,8 +61,8 @@ class AudioDroppedData(Record):
     not taken when the session ends or the sink is replaced. `stats().speaker_dropped_seconds` counts all losses.
 
     Attributes:
-        seconds: Audio lost in this run so far; at the end, the audio that is dropped then.
-        sink: the sink that was given to the client, a device's id, or None for the default device.
+        seconds (seconds): Audio lost in this run so far; at the end, the audio that is dropped then.
+        sink: The sink that was given to the client, a device's id, or None for the default device.
     """
 
     seconds: float
@@ -75,7 +75,7 @@ class Participant(Record):
 
     Attributes:
         id: "local" or "bot".
-        name: display name.
+        name: Display name.
         local: True for the user of this client.
     """
 

@@ -15,7 +15,7 @@ from .base import AudioFrame, AudioQueue, F, FrameQueue, VideoFrame, VideoQueue
 
 
 class TrackFrames(Iterator[F]):
-    """The frames of a track, for one reader, from the call of `frames()` on.
+    """The frames of a track for one reader, from now on. Made by `AudioTrack.frames()` and `VideoTrack.frames()`.
 
     The iteration blocks until the next frame arrives and ends with the track. It may run on any thread, but on one at a
     time.
@@ -69,9 +69,9 @@ class Track(Generic[F]):
     get all of them.
 
     Attributes:
-        id: unique name.
+        id: Unique name.
         kind: "audio" or "video".
-        label: display name of its origin; set by the session.
+        label: Display name of its origin; set by the session.
     """
 
     kind: Literal["audio", "video"]
@@ -130,7 +130,7 @@ class AudioTrack(Track[AudioFrame]):
         """Iterate over the frames from now on; call it once for each reader, from any thread.
 
         Args:
-            buffer: seconds of audio that a reader may lag behind before it loses the oldest frames (`.dropped`).
+            buffer (seconds): Audio that a reader may lag behind before it loses the oldest frames (`.dropped`).
         """
         SECONDS.check(buffer=buffer)
         return self._read(AudioQueue(buffer))
@@ -149,7 +149,7 @@ class VideoTrack(Track[VideoFrame]):
         """Iterate over the frames from now on; call it once for each reader, from any thread.
 
         Args:
-            buffer: frames that a reader may lag behind before it loses the oldest (`.dropped`). With 1 the next frame
+            buffer: Frames that a reader may lag behind before it loses the oldest (`.dropped`). With 1 the next frame
                 is always the newest. A frame of 640 x 480 pixels takes 0.9 MB.
         """
         COUNT.check(buffer=buffer)

@@ -34,9 +34,9 @@ class TurnAudio(Record):
     """The audio of one side in a turn. False in a condition if there is none.
 
     Attributes:
-        pcm: signed 16-bit little endian samples, mono.
-        sample_rate_hz: samples per second: the rate of the first frame, to which other frames were converted. 0 if
-            there is no audio.
+        pcm: Signed 16-bit little endian samples, mono.
+        sample_rate_hz (hertz): Sample rate of the first frame, to which other frames were converted. 0 if there is no
+            audio.
         truncated: True if audio is missing: the bot's audio beyond `max_turn_audio`, the user's audio more than a
             minute before its end, or audio that a slow handler has held up for too long.
     """
@@ -68,9 +68,9 @@ class TurnAudio(Record):
         """Write a WAV file. If the disk is full, the file has the first part of the audio.
 
         Raises:
-            ValueError: the name has the ending of another format, such as ``answer.mp3``.
-            UsageError: there is no audio.
-            OSError: the file cannot be written.
+            ValueError: The name has the ending of another format, such as ``answer.mp3``.
+            UsageError: There is no audio.
+            OSError: The file cannot be written.
         """
         PATH.check(path=path)
         check_wav_name(path)
@@ -90,8 +90,8 @@ class TurnAudio(Record):
         Ctrl-C stops it. Each call opens the loudspeaker again, beside a client's own.
 
         Raises:
-            MissingExtraError: no library for it is installed; the extra `audio` installs one.
-            DeviceError: there is no loudspeaker, or it failed.
+            MissingExtraError: No library for it is installed; the extra `sounddevice` installs one.
+            DeviceError: There is no loudspeaker, or it failed.
         """
         if self:
             stop = Latch()
@@ -128,7 +128,7 @@ class TurnAudio(Record):
         """Return the samples as a read-only array of shape (samples, 1).
 
         Raises:
-            MissingExtraError: numpy is not installed; the extra `resample` installs it.
+            MissingExtraError: numpy is not installed; the extras `resample` and `notebook` install it.
         """
         return AudioFrame(pcm=self.pcm, sample_rate_hz=self.sample_rate_hz, timestamp=0.0).to_numpy()
 

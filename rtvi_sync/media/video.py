@@ -97,13 +97,13 @@ class CameraSource(PackagedVideo):
     `RTVIClient(cam="V4L2/HD Webcam")` is the same as `RTVIClient(cam=CameraSource("V4L2/HD Webcam"))`.
 
     Args:
-        device_id: id of a device in `client.get_all_cams()`; None: the default.
-        width, height: size of the images, in pixels.
-        fps: images per second. The camera uses the nearest mode that it has; each frame states its size.
-        backend: finds and opens cameras; None: OpenCV.
+        device_id: Id of a device in `client.get_all_cams()`; None: the default.
+        width, height: Size of the images, in pixels.
+        fps: Images per second. The camera uses the nearest mode that it has; each frame states its size.
+        backend: Finds and opens cameras; None: OpenCV.
 
     Raises:
-        ValueError: a number is not above zero.
+        ValueError: A number is not above zero.
     """
 
     def __init__(
@@ -144,13 +144,13 @@ class FileVideoSource(PackagedVideo):
     restarts whenever the camera is turned on.
 
     Args:
-        path: a file. A pattern such as "frames/%03d.png" is a series of images.
-        fps: frames per second; None: the file's rate, 25 for images.
+        path: A file. A pattern such as "frames/%03d.png" is a series of images.
+        fps: Frames per second; None: the file's rate, 25 for images.
         loop: True to start again at the end. False: the video ends there until the camera is turned on again.
 
     Raises:
         MissingExtraError: OpenCV is not installed; the extra `video` installs it.
-        DeviceError: there is no such file (`.type` "not-found"), it may not be read ("permissions"), or OpenCV finds no
+        DeviceError: There is no such file (`.type` "not-found"), it may not be read ("permissions"), or OpenCV finds no
             image in it ("unknown").
         ValueError: `fps` is not above zero.
     """
@@ -236,12 +236,12 @@ class ScreenSource(PackagedVideo):
     server in `DISPLAY`; under Wayland only windows of X programs are visible.
 
     Args:
-        monitor: number of the monitor, from 1 on; 0: all of them side by side.
-        fps: images per second.
+        monitor: Number of the monitor, from 1 on; 0: all of them side by side.
+        fps: Images per second.
 
     Raises:
         MissingExtraError: mss is not installed; the extra `screen` installs it.
-        ValueError: a number is out of range.
+        ValueError: A number is out of range.
     """
 
     def __init__(self, monitor: int = 1, *, fps: float = 10.0) -> None:

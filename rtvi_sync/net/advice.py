@@ -38,7 +38,10 @@ _START_HEADERS_REQUIRED = (
 _RUNNER_START = "(a Pipecat runner's start endpoint ends in /start)"
 _ITS_HEADERS = "Pass headers= that the server requires"
 _OTHER_FORM = "The server expects another form of the request: check its request_data"
-_WRONG_PATH = "Check the path of ws_url: it may not be a WebSocket's, or a proxy in front does not pass WebSockets on"
+_WRONG_PATH = (
+    "Check the path of the URL (ws_url), or pass the http:// URL of the server. Or a proxy in front does not pass "
+    "WebSockets on"
+)
 _REDIRECT = "Redirects are not followed: set ws_url to the bot's final address"
 _LOGIN_ADVICE = (
     "Otherwise the token may be missing, wrong, expired, or used before (Pipecat's are good for one connection): get a "
@@ -182,8 +185,8 @@ def websocket_advice(status: int, url: SplitResult, server: str) -> str:
         return f"{no_path}. {_LOGIN_ADVICE}" if status == 403 else no_path
     if status in _OF_PATH and status != 403 and server.lower().startswith("nginx"):
         return (
-            "Check the path of ws_url, or let its location in nginx pass WebSockets on (proxy_http_version 1.1, and "
-            "proxy_set_header for Upgrade and Connection)"
+            "Check the path of the URL (ws_url), or let its location in nginx pass WebSockets on "
+            "(proxy_http_version 1.1, and proxy_set_header for Upgrade and Connection)"
         )
     return WEBSOCKET.advice_for(status)
 

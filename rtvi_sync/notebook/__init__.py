@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 from rtvi_sync import CloseInfo, Event, MissingExtraError, RTVIClient, RTVIEvent, Turn, signals
 from rtvi_sync.media.turn_audio import TurnAudio
 from rtvi_sync.protocol.validation import SECONDS, instance_of
-from rtvi_sync.recording import latency
 from rtvi_sync.recording.transcript import EVENTS
 
 from .live import LiveOutput
@@ -38,12 +37,12 @@ class Conversation:
     As the last line of a cell, or passed to `display()`, it shows the transcript, which changes in place as events
     arrive. Interim words, and words that the bot has not spoken yet, are faint. Elsewhere it is the transcript as text.
 
-    Create it before the client connects, on any thread. If a session is already live, it follows from then on. It never
-    blocks the client, and does not keep it alive.
+    Create it before the client connects, on any thread. If a session is already live, it also shows the turns before,
+    but they may lack audio. It never blocks the client, and does not keep it alive.
 
     Args:
-        client: the client to follow; with `events="manual"` the transcript is updated inside `process_events()`.
-        keep: seconds of audio to show on each side, from the latest turns. One minute of both sides takes about 6 MB.
+        client: The client to follow; with `events="manual"` the transcript is updated inside `process_events()`.
+        keep (seconds): Audio to show on each side, from the latest turns. One minute of both sides takes about 6 MB.
 
     Raises:
         MissingExtraError: IPython is not installed.
@@ -104,10 +103,9 @@ class Conversation:
 
     @property
     def latency(self) -> Latencies:
-        """The bot's latencies in each turn so far."""
+        """The user's turns so far, as a table of the bot's latencies."""
         turns, numbers = self._take_turns()
-        measured = tuple(latency.of_turn(turn) for turn in turns if turn.number in numbers)
-        return Latencies(measured, min(numbers.values(), default=1))
+        return Latencies(tuple(turn for turn in turns if turn.number in numbers), min(numbers.values(), default=1))
 
     def __repr__(self) -> str:
         return self._render()["text/plain"]

@@ -24,19 +24,33 @@ def transcript_html(turns: Sequence[TurnRecord], status: str) -> str:
         if user := _clean(turn.user_text):
             is_final = turn.modality != "audio" or is_heard(turn)
             lines.append(f"<div><b>you</b> {html.escape(user) if is_final else _faint('i', user)}</div>")
-        if bot := _clean(turn.bot_text):
-            # A bot that reports no progress may have spoken everything.
-            said = _clean(turn.spoken_text) if turn.spoken_exact else bot
-            spoken = os.path.commonprefix([bot, said])  # noqa: RUF071 - characters are meant
-            rest = bot[len(spoken) :]
+        spoken, rest = _answer(turn)
+        if spoken or rest:
             lines.append(f"<div><b>bot</b> {html.escape(spoken)}{_faint('span', rest) if rest else ''}</div>")
     return f"<div>{''.join(lines)}{_faint('div', clean(status))}</div>"
 
 
 def transcript_text(turns: Sequence[TurnRecord], status: str) -> str:
-    """Return the words of both sides, a line for each."""
-    said = [(who, _clean(text)) for turn in turns for who, text in (("you", turn.user_text), ("bot", turn.bot_text))]
-    return "\n".join([*(f"{who}: {text}" for who, text in said if text), f"({clean(status)})"])
+    """Return the words of both sides, a line for each. Words that an interruption cut off are marked."""
+    lines = []
+    for turn in turns:
+        if user := _clean(turn.user_text):
+            lines.append(f"you: {user}")
+        spoken, rest = _answer(turn)
+        if rest.strip() and turn.interrupted:
+            lines.append(" ".join(filter(None, ("bot:", spoken.rstrip(), f"[not heard: {rest.strip()}]"))))
+        elif spoken or rest:
+            lines.append(f"bot: {spoken}{rest}")
+    return "\n".join([*lines, f"({clean(status)})"])
+
+
+def _answer(turn: TurnRecord) -> tuple[str, str]:
+    """Return the bot's words in two parts: the spoken ones, and the rest."""
+    bot = _clean(turn.bot_text)
+    # A bot that reports no progress may have spoken everything.
+    said = _clean(turn.spoken_text) if turn.spoken_exact else bot
+    spoken = os.path.commonprefix([bot, said])  # noqa: RUF071 - characters are meant
+    return spoken, bot[len(spoken) :]
 
 
 def _clean(text: str | None) -> str:
@@ -71,6 +85,6 @@ def table_html(caption: str, headers: Sequence[str], rows: Iterable[Sequence[str
     return f"{title}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def table_text(caption: str, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table with aligned columns."""
-    return "\n".join([*caption.splitlines(), *columns(headers, rows)])
+def table_text(caption: str, headers: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> str:
+    """Return a table with aligned columns, the first `texts` of them of text."""
+    return "\n".join([*caption.splitlines(), *columns(headers, rows, texts)])

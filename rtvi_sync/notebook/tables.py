@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from typing import TYPE_CHECKING
 
 import attrs
@@ -24,7 +25,7 @@ class Timeline:
     """The words and called functions of the turns, in time. A notebook shows the page of a recording and a table.
 
     Attributes:
-        turns: the turns, in order.
+        turns: The turns, in order.
     """
 
     turns: tuple[Turn, ...]
@@ -41,10 +42,10 @@ class TurnPlayers:
     """The audio of one turn. A notebook shows it with players.
 
     Attributes:
-        number: the turn's number, from 1; None: the bot spoke first.
+        number: The turn's number, from 1; None: the bot spoke first.
         user, bot: `IPython.display.Audio` objects, each with a WAV file in `.data`. Empty without audio; several if the
             sample rate changed.
-        user_seconds, bot_seconds: the duration of each side.
+        user_seconds, bot_seconds: The duration of each side.
     """
 
     number: int | None
@@ -62,7 +63,7 @@ class Voices:
     """The audio of each turn. A notebook shows it as a table of players, and stores the audio.
 
     Attributes:
-        turns: the turns, in order.
+        turns: The turns, in order.
     """
 
     turns: tuple[TurnPlayers, ...]
@@ -78,21 +79,23 @@ class Voices:
 
 @attrs.frozen
 class Latencies:
-    """The bot's latencies. A notebook shows them as a table.
+    """The bot's latencies. A notebook shows them as a table in milliseconds.
 
     Attributes:
-        turns: the latencies of the user's turns, in order.
-        first: the number of the first of these turns.
+        turns: The user's turns, in order. Their `transcription`, `time_to_first_token` and `time_to_first_audio` are
+            the columns, in seconds.
+        first: The number of the first of these turns.
     """
 
-    turns: tuple[latency.Latency, ...]
+    turns: tuple[Turn, ...]
     first: int = 1
 
     def __repr__(self) -> str:
-        return table_text(latency.TITLE, latency.HEADERS, latency.as_rows(self.turns, self.first))
+        return table_text(latency.TITLE, latency.HEADERS, latency.as_rows(self.turns, self.first), latency.TEXTS)
 
     def _repr_html_(self) -> str:
-        return table_html(latency.TITLE, latency.HEADERS, latency.as_rows(self.turns, self.first))
+        rows = [tuple(map(html.escape, row)) for row in latency.as_rows(self.turns, self.first)]
+        return table_html(latency.TITLE, latency.HEADERS, rows)
 
 
 def _number(turn: TurnPlayers) -> str:

@@ -371,22 +371,26 @@ def snake_case(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
-def check_names(what: str, given: Iterable[str], known: Collection[str]) -> None:
-    """Check the names of options, in snake_case or camelCase.
+def check_names(what: str, given: Iterable[str], known: Collection[str], *, camel_case: bool = True) -> None:
+    """Check the names of options.
 
     Args:
         what: The subject of the error: the call or class that takes the options.
         given: The given names.
         known: All known names, in snake_case.
+        camel_case: True if names may be in camelCase.
 
     Raises:
-        TypeError: A name is unknown. The text has the nearest name, in the same spelling, and all names.
+        TypeError: A name is unknown. The text has the nearest name, in the same spelling if that is allowed, and all
+            names.
     """
-    unknown = [name for name in given if snake_case(name) not in known]
+    unknown = [name for name in given if (snake_case(name) if camel_case else name) not in known]
     if not unknown:
         return
     near = nearest(snake_case(unknown[0]), known)
-    hint = f"did you mean {_spelt_as(unknown[0], near)}? It" if near else "it"
+    if near and camel_case:
+        near = _spelt_as(unknown[0], near)
+    hint = f"did you mean {near}? It" if near else "it"
     names = ", ".join(name if name.isidentifier() else quoted(name) for name in unknown)
     raise TypeError(f"{what} has no {one_line(names)}; {hint} has {', '.join(known)}")
 

@@ -22,7 +22,7 @@ Format: TypeAlias = Literal["html", "vtt", "otlp", "chrome", "conversation"]
 
 FORMATS: Final = get_args(Format)
 
-_SUFFIXES: Final[dict[str, Format]] = {
+SUFFIXES: Final[dict[str, Format]] = {
     ".html": "html",
     ".vtt": "vtt",
     ".otlp.json": "otlp",
@@ -40,7 +40,7 @@ _EXPORTERS: Final[dict[str, Callable[[Recording], str]]] = {
 
 def format_of(path: Path) -> Format | None:
     """Return the export format of a file name, by its suffix; None if no format has that suffix."""
-    return next((format_ for suffix, format_ in _SUFFIXES.items() if path.name.endswith(suffix)), None)
+    return next((format_ for suffix, format_ in SUFFIXES.items() if path.name.endswith(suffix)), None)
 
 
 def exported(recording: Recording, format_: Format, path: Path | None, *, embed_audio: bool = False) -> str:

@@ -6,39 +6,22 @@ from collections.abc import Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
-import attrs
-
 from rtvi_sync.media import AudioFrame
 from rtvi_sync.media.levels import audible
 from rtvi_sync.media.pcm import rms
+from rtvi_sync.protocol.text import one_line
 
 if TYPE_CHECKING:
     from rtvi_sync import Turn
 
 TITLE = """\
-Latency in ms: from the moment the last audible part of your speech was sent, to the arrival of the reaction.
-It includes the pause by which the bot detects the end of your speech."""
-HEADERS = ("turn", "final transcript", "first text", "first audio")
-
-
-@attrs.frozen(kw_only=True)
-class Latency:
-    """Seconds from the end of one utterance of the user to each reaction; None if it did not happen.
-
-    Attributes:
-        transcript: Last final transcript of the user's words.
-        text: First text of the bot.
-        audio: First audible audio of the bot.
-    """
-
-    transcript: float | None = None
-    text: float | None = None
-    audio: float | None = None
-
-
-def of_turn(turn: Turn) -> Latency:
-    """Return the latencies of a turn of the user."""
-    return Latency(transcript=turn.transcription, text=turn.time_to_first_token, audio=turn.time_to_first_audio)
+Latency in ms: from the end of your speech or text to the reaction.
+After speech it includes the pause by which the bot detects the end."""
+HEADERS = ("turn", "asked", "question", "transcript", "first text", "first audio")
+#: The number of columns with text; the others are numbers.
+TEXTS = 3
+_MAX_QUESTION = 24
+_KINDS = {"audio": "spoken", "text": "typed"}
 
 
 def audible_timestamps(frames: Sequence[AudioFrame]) -> list[float]:
@@ -47,12 +30,29 @@ def audible_timestamps(frames: Sequence[AudioFrame]) -> list[float]:
     return [frame.timestamp for frame, is_audible in zip(frames, marks, strict=True) if is_audible]
 
 
-def as_rows(latencies: Sequence[Latency], first: int = 1) -> list[tuple[str, ...]]:
-    """Return table rows under `HEADERS`: one for each turn, numbered from `first`, and a last row of medians."""
-    values = [attrs.astuple(latency) for latency in latencies]
-    known = [[value for value in column if value is not None] for column in zip(*values, strict=True)]
-    rows = [(str(number), *map(_ms, turn)) for number, turn in enumerate(values, first)]
-    return [*rows, ("median", *(_ms(median(column) if column else None) for column in known))] if rows else []
+def as_rows(turns: Sequence[Turn], first: int = 1) -> list[tuple[str, ...]]:
+    """Return table rows under `HEADERS`: one for each turn of the user, numbered from `first`. The last rows are the
+    medians: of spoken turns, then of typed ones, which bots answer much faster.
+    """
+    rows = [
+        (
+            str(number),
+            _KINDS[turn.modality or "text"],
+            one_line(turn.user_text or "", _MAX_QUESTION),
+            *map(_ms, _latencies(turn)),
+        )
+        for number, turn in enumerate(turns, first)
+    ]
+    for modality, kind in _KINDS.items():
+        measured = [_latencies(turn) for turn in turns if turn.modality == modality]
+        known = [[value for value in column if value is not None] for column in zip(*measured, strict=True)]
+        if known:
+            rows.append(("median", kind, "", *(_ms(median(column) if column else None) for column in known)))
+    return rows
+
+
+def _latencies(turn: Turn) -> tuple[float | None, float | None, float | None]:
+    return turn.transcription, turn.time_to_first_token, turn.time_to_first_audio
 
 
 def _ms(seconds: float | None) -> str:

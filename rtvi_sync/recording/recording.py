@@ -30,7 +30,7 @@ from ..protocol.recording_rows import Row, arrivals, before
 from ..protocol.recording_rows import decode as decode_rows
 from ..protocol.spoken_text import MAX_CHARACTERS
 from ..protocol.validation import BOOL, PATH, Rule
-from .export import FORMATS, Format, exported, format_of, write_words
+from .export import FORMATS, SUFFIXES, Format, exported, format_of, write_words
 
 # Seconds of one stretch of audio behind the last row, in frames of 20 ms.
 _FRAME = 0.02
@@ -175,7 +175,8 @@ class Recording:
         chosen = format if format is not None else None if file is None else format_of(file)
         if chosen is None or chosen not in FORMATS:
             raise ValueError(
-                f"export() knows no such format: give one of {', '.join(FORMATS)}, or a path with its suffix"
+                f"export() knows no such format: end the path in {', '.join(SUFFIXES)}; or pass format=, one of "
+                f"{', '.join(FORMATS)}"
             )
         return self._written(exported(self, chosen, file), file)
 

@@ -156,7 +156,7 @@ class APIRequest(Record):
 
 
 class ConnectTimeout:
-    """The timeout that a custom connect handler gets, as the interface defines it.
+    """The timeout that a custom connect handler gets, as the interface defines it. Made by `RTVIClient.connect()`.
 
     `clear()` ends only the handler's own limit. The limit of `connect()` runs until the bot is ready, so a handler
     cannot block the call forever.

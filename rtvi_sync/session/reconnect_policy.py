@@ -45,7 +45,7 @@ class ReconnectingData(Record):
     Attributes:
         attempt: Number of the next attempt, from 1.
         max_attempts: The policy's limit. None: no limit.
-        delay: Seconds until the attempt starts.
+        delay (seconds): Time until the attempt starts.
         error: The loss of the session, or the failure of the last attempt.
     """
 

@@ -130,6 +130,8 @@ class Session:
             replaces a lost session.
         is_one_of_several: Whether the same call may make another attempt, which gets the open devices. The session is
             published as connected only when its bot is ready.
+        needs_devices: Whether a missing device that was named by its id ends the attempt; else the session continues
+            without it.
 
     Raises:
         InvalidTransportParamsError: The transport serves another session.
@@ -153,12 +155,14 @@ class Session:
         owner: SessionOwner | None = None,
         in_connect: bool = False,
         is_one_of_several: bool = False,
+        needs_devices: bool = True,
     ) -> None:
         self.transport: Transport = transport
         self.media: Media = media
         self._owner = owner
         self.in_connect: bool = in_connect
         self._is_one_of_several = is_one_of_several
+        self._needs_devices = needs_devices
         #: How far the session is.
         self.phase: Phase = Phase.CONNECTING
         # Notified when the phase has moved, the second one only by the last phase. `disconnect()` waits for the last
@@ -243,7 +247,8 @@ class Session:
         """Tell the transport that it serves this session now."""
         self._closes_transport = True  # before the call, because a transport that hangs must be told of the end, too
         self.check_wanted()  # else the end was first, and does not happen again
-        self.media.expect(self.runtime, self.publisher)  # after it: the next session may have started
+        # After it: the next session may have started.
+        self.media.expect(self.runtime, self.publisher, needs_named=self._needs_devices)
         transport, settings = self.transport, self.media.settings
         before = settings.mic, settings.cam
         transport.initialize(options, self.receive)

@@ -42,7 +42,7 @@ class FarEnd(abc.ABC):
         transport: A new transport.
         auth_bundle: Argument with which `connect()` reaches the bot.
         hanging_bundle: Argument with which `connect()` waits for a silent server; None if it never waits.
-        max_inbound: Size of the largest message that the bot can send, in bytes.
+        max_inbound (bytes): Size of the largest message that the bot can send.
     """
 
     transport: Transport
@@ -141,7 +141,7 @@ class SessionLog:
 
 
 class Rig:
-    """A transport between a client and the bot of the contract.
+    """A transport between a client and the bot of the contract. Made by `TransportContract.rig()`.
 
     Attributes:
         far: Peer of the transport.

@@ -26,7 +26,7 @@ class Delay(ConnectionFault):
     """Every byte arrives later.
 
     Attributes:
-        seconds: Delay.
+        seconds (seconds): Delay.
     """
 
     seconds: float = attrs.field(validator=WAIT)
@@ -49,7 +49,7 @@ class Coalesce(ConnectionFault):
 
     Attributes:
         size_bytes: Number of buffered bytes that are sent immediately.
-        seconds: Longest time for which a byte is buffered.
+        seconds (seconds): Longest time for which a byte is buffered.
     """
 
     size_bytes: int = attrs.field(validator=COUNT)

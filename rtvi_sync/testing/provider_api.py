@@ -59,7 +59,7 @@ def hook(url: str) -> str:
     """Return the text of a `sitecustomize.py` that redirects a bot's provider requests to this server.
 
     Args:
-        url: URL of this server, "http://host:port".
+        url: URL of this server, `http://host:port`.
     """
     return _HOOK.format(url=url)
 
@@ -72,7 +72,7 @@ class HangUp:
         provider: "twilio", "telnyx" or "plivo".
         call_id: Id of the call.
         account: The bot's account with the provider, without its key; None for Telnyx, whose request has no account.
-        at: Arrival time, in seconds of Python's monotonic clock.
+        at (seconds): Time of Python's monotonic clock at the arrival.
     """
 
     provider: ProviderName
@@ -102,7 +102,7 @@ class ProviderAPI:
         port: Port to listen on; 0 takes any free one.
 
     Attributes:
-        url: "http://host:port" while the server runs, otherwise "".
+        url: `http://host:port` while the server runs, otherwise "".
     """
 
     def __init__(self, *, answer: Literal[204, 404, "never"] = 204, host: str = "127.0.0.1", port: int = 0) -> None:
@@ -119,8 +119,8 @@ class ProviderAPI:
         self._hang_ups: list[HangUp] = []
         self._new: deque[HangUp] = deque()
 
-    def start(self) -> None:
-        """Start listening.
+    def start(self) -> ProviderAPI:
+        """Start listening, and return this object.
 
         Raises:
             OSError: The port is in use.
@@ -130,6 +130,7 @@ class ProviderAPI:
             raise RuntimeError("The server is already running. Call stop() before start()")
         self._endpoint = HTTPEndpoint(self._host, self._port, None, self._respond)
         self.url = f"http://{authority(self._host, self._endpoint.port)}"
+        return self
 
     def stop(self) -> None:
         """Stop listening and cut all connections, including unanswered ones. Idempotent."""
@@ -170,8 +171,7 @@ class ProviderAPI:
             return self._new.popleft()
 
     def __enter__(self) -> ProviderAPI:
-        self.start()
-        return self
+        return self.start()
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None

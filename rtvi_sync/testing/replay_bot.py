@@ -44,7 +44,7 @@ class Mismatch:
     """A difference between the client's behaviour and the recording.
 
     Attributes:
-        t: Time of the recorded message, in seconds since the start of the recording.
+        t (seconds): Time of the recorded message, counted from the start of the recording.
         expected: The recorded message; None if the user's speech was expected.
         received: The client's message of the same type with other data; None if no message arrived in time.
     """
@@ -85,7 +85,7 @@ class ReplayBot:
         match: Condition for a client's message to match the recorded one. "content": same type and data, without ids
             and times. "type": same type. "none": the bot does not wait for messages.
         strict: True to close the connection (1011) at the first mismatch. Otherwise the replay continues.
-        timeout: Limit in seconds for each message of the client.
+        timeout (seconds): Limit of the wait for each message of the client.
         port: Port for HTTP; 0 takes any free one.
 
     Raises:
@@ -128,22 +128,23 @@ class ReplayBot:
 
     @property
     def base_url(self) -> str:
-        """The bot's HTTP address, "http://host:port", once started."""
+        """The bot's HTTP address, `http://host:port`, once started."""
         return self._bot.base_url
 
     @property
     def ws_url(self) -> str:
-        """The bot's WebSocket address, "ws://host:port/ws", once started."""
+        """The bot's WebSocket address, `ws://host:port/ws`, once started."""
         return self._bot.ws_url
 
-    def start(self) -> None:
-        """Start listening.
+    def start(self) -> ReplayBot:
+        """Start listening, and return this object.
 
         Raises:
             OSError: The port is in use.
             RuntimeError: The bot is already running.
         """
         self._bot.start()
+        return self
 
     def stop(self) -> None:
         """End all sessions and threads."""
@@ -152,8 +153,7 @@ class ReplayBot:
             replay.join()
 
     def __enter__(self) -> ReplayBot:
-        self.start()
-        return self
+        return self.start()
 
     def __exit__(self, *_: object) -> None:
         self.stop()

@@ -74,7 +74,7 @@ def simulate(
             `RTVIClient.ask()` takes it; None ends the talk. Its exceptions reach the caller of `simulate()`.
         max_turns: Number of lines after which the talk ends.
         until: Function that takes the turns so far, called after each turn. The talk ends when it returns a true value.
-        timeout: Limit in seconds for each line and its answer; None for no limit.
+        timeout (seconds): Limit of each line with its answer. None: no limit.
 
     Raises:
         RequestTimeoutError: A line had no complete answer within `timeout` seconds; `.turn` has the partial one.

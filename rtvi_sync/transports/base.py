@@ -43,24 +43,24 @@ class TransportOptions(Record):
     where stated. Any thread may call them. After the end of the session a call has no effect.
 
     Attributes:
-        client_ready: the message that `send_ready_message()` sends.
-        on_interruption: call it if the wire reports, other than by a message, that the bot was interrupted; drops the
+        client_ready: The message that `send_ready_message()` sends.
+        on_interruption: Call it if the wire reports, other than by a message, that the bot was interrupted; drops the
             queued playback.
-        on_closed: call it once when the connection has ended without `disconnect()`. `CloseInfo.initiator` is
+        on_closed: Call it once when the connection has ended without `disconnect()`. `CloseInfo.initiator` is
             "server" if the bot ended it, with the `code` and `reason` of the wire if there are any, and "network" if
             the connection broke; `error` is the cause. It may also be called inside `connect()` and `send_message()`.
             `disconnect()` follows, on another thread.
-        on_event: call it with an event of the transport itself, such as one of a device, and its data.
-        on_messages: optional: call it with up to 100 messages that arrived together, instead of calling
+        on_event: Call it with an event of the transport itself, such as one of a device, and its data.
+        on_messages: Optional: call it with up to 100 messages that arrived together, instead of calling
             `Transport.on_message()` for each; a message then takes less time.
-        media: the client's microphone, speaker and camera; see `Transport.supports_audio`.
+        media: The client's microphone, speaker and camera; see `Transport.supports_audio`.
         text_only: True if the application has no microphone and no speaker: the bot need not send its voice.
         network: TLS and proxy, for transports that use them.
-        http_client: the application's `httpx.Client`, or client of httpx2, for transports that make requests. None:
+        http_client: The application's `httpx.Client`, or client of httpx2, for transports that make requests. None:
             the application passed none.
-        check_wanted: raises if the session was abandoned. Call it after a step that may hang, before a change to state
+        check_wanted: Raises if the session was abandoned. Call it after a step that may hang, before a change to state
             that the next session may use.
-        time_to_close: returns the seconds that `disconnect()`, once called, may spend on sending the queued messages.
+        time_to_close: Returns the seconds that `disconnect()`, once called, may spend on sending the queued messages.
             After 4 s, less at the exit of the interpreter, the session ends without the transport.
     """
 
@@ -102,15 +102,15 @@ class TransportStats(Record):
     """The counters of a transport in one session. A transport that does not count leaves zeros.
 
     Attributes:
-        bytes_sent, bytes_received: bytes on the wire, including the frame headers, without TLS.
-        bytes_waiting: bytes queued because the server reads too slowly.
-        audio_sent, audio_received: seconds of audio.
-        audio_unsent: seconds of audio that were dropped, the oldest first, because the server read too slowly; over
+        bytes_sent, bytes_received: Bytes on the wire, including the frame headers, without TLS.
+        bytes_waiting: Bytes queued because the server reads too slowly.
+        audio_sent, audio_received: Seconds of audio.
+        audio_unsent: Seconds of audio that were dropped, the oldest first, because the server read too slowly; over
             WebRTC, and by telephone, because this process was too busy.
-        audio_lost: packets of the bot's audio that the network has lost (RTP).
-        audio_concealed: seconds of the bot's audio that were lost or late, and replaced by estimated audio.
-        audio_jitter: variation, in seconds, of the network's delay of the bot's audio (RTP); None: not known yet.
-        round_trip: seconds from the last keep-alive ping to its pong. None: no ping was sent, because the bot was
+        audio_lost: Packets of the bot's audio that the network has lost (RTP).
+        audio_concealed: Seconds of the bot's audio that were lost or late, and replaced by estimated audio.
+        audio_jitter: Variation, in seconds, of the network's delay of the bot's audio (RTP); None: not known yet.
+        round_trip: Seconds from the last keep-alive ping to its pong. None: no ping was sent, because the bot was
             sending. Over WebRTC, the round trip of RTCP; None until the bot has received audio.
         text_frames_ignored: WebSocket text frames that `WebSocketTransport` got; a bot with a JSON serializer sends
             them.
@@ -168,7 +168,7 @@ class Transport(abc.ABC):
     #: text. Set by the session.
     secure_bundle = False
     #: The source of the `auth_bundle` of `connect()`, as the start of an error text, as in
-    #: "http://host/connect answered with"; "" if there is no bundle. Set by the session.
+    #: `http://host/connect answered with`; "" if there is no bundle. Set by the session.
     bundle_source = ""
     #: The request whose answer is the `auth_bundle` of `connect()`; None if the application passed the bundle. Set by
     #: the session.
@@ -216,7 +216,7 @@ class Transport(abc.ABC):
         An override calls this method first, and must not block.
 
         Raises:
-            RTVIError: the session was abandoned before this call.
+            RTVIError: The session was abandoned before this call.
         """
         options.check_wanted()  # a delayed call may arrive when the next session has started
         self.options = options
@@ -226,7 +226,7 @@ class Transport(abc.ABC):
         """Find and open the devices. Called on the connect thread; may block.
 
         Raises:
-            DeviceError: a device that was requested by its id cannot be used.
+            DeviceError: A device that was requested by its id cannot be used.
         """
         self.options.media.prepare(
             audio=self.supports_audio, video=self.supports_video, is_continuous=self.audio_is_continuous
@@ -245,14 +245,14 @@ class Transport(abc.ABC):
         A transport may start reading in `send_ready_message()` instead.
 
         Args:
-            auth_bundle: the complete answer of the connect endpoint, or the object that `connect()` was given: any
+            auth_bundle: The complete answer of the connect endpoint, or the object that `connect()` was given: any
                 object, often a mapping; None if there is neither.
-            abort: signals that the attempt is abandoned: `abort.attach(sock)` makes it wake a blocked socket,
+            abort: Signals that the attempt is abandoned: `abort.attach(sock)` makes it wake a blocked socket,
                 `abort.on_abort(function)` calls a function, `abort.remaining()` is the time left in seconds, None
                 without a limit.
 
         Raises:
-            TransportStartError: the connection could not be opened.
+            TransportStartError: The connection could not be opened.
             InvalidTransportParamsError: `auth_bundle` has no address, or not in the form that this transport needs.
         """
 
@@ -267,7 +267,7 @@ class Transport(abc.ABC):
         delivered, `on_closed` is not called, and a new session may start.
 
         Raises:
-            DisconnectedError: messages that `send_message()` accepted could not be sent; the connection is still
+            DisconnectedError: Messages that `send_message()` accepted could not be sent; the connection is still
                 closed. The error is logged, and is the `CloseInfo.error` of a session that the application has ended.
         """
 
@@ -289,18 +289,18 @@ class Transport(abc.ABC):
         must be re-entrant.
 
         Raises:
-            MessageTooLargeError: the message is larger than `max_message_size`; nothing is sent, and the connection
+            MessageTooLargeError: The message is larger than `max_message_size`; nothing is sent, and the connection
                 stays open.
-            DisconnectedError: there is no connection, or it was lost.
-            TypeError, ValueError: the message's data is not JSON.
+            DisconnectedError: There is no connection, or it was lost.
+            TypeError, ValueError: The message's data is not JSON.
         """
 
     def serialize(self, message: RTVIMessage) -> str:
         """Return the JSON text of `message`, without line breaks.
 
         Raises:
-            MessageTooLargeError: the text has more than `max_message_size` bytes.
-            TypeError, ValueError: the message's data is not JSON.
+            MessageTooLargeError: The text has more than `max_message_size` bytes.
+            TypeError, ValueError: The message's data is not JSON.
         """
         text = envelope.encode(message)
         self.check_size(len(text), message)
@@ -352,7 +352,7 @@ class Transport(abc.ABC):
         block.
 
         Raises:
-            RTVIError: there is no connection any more.
+            RTVIError: There is no connection any more.
         """
         raise NotImplementedError(
             f"{type(self).__name__} has supports_audio = True and no send_audio(). Implement send_audio()"
@@ -362,8 +362,8 @@ class Transport(abc.ABC):
         """Press keys of a telephone. Called if not `carries_messages`, on any thread; may block until they are sent.
 
         Raises:
-            UnsupportedFeatureError: this transport has no keys.
-            DisconnectedError: there is no connection any more.
+            UnsupportedFeatureError: This transport has no keys.
+            DisconnectedError: There is no connection any more.
         """
         raise UnsupportedFeatureError(
             f"The {self.name} transport has no keys to press. Call the bot by telephone, with transport='twilio'",
@@ -376,7 +376,7 @@ class Transport(abc.ABC):
         Called as `send_audio()`, if `supports_video`. It may block; the next call then has the newest image.
 
         Raises:
-            RTVIError: there is no connection any more.
+            RTVIError: There is no connection any more.
         """
         raise NotImplementedError(
             f"{type(self).__name__} has supports_video = True and no send_video(). Implement send_video()"
@@ -411,7 +411,7 @@ class Transport(abc.ABC):
         that was changed between two sessions.
 
         Raises:
-            UnsupportedFeatureError: this transport carries no audio.
+            UnsupportedFeatureError: This transport carries no audio.
         """
         if enable and not self.supports_audio:
             raise UnsupportedFeatureError(
@@ -433,7 +433,7 @@ class Transport(abc.ABC):
         """Replace the microphone. Called as `enable_mic()`.
 
         Raises:
-            DeviceError: the new one cannot be opened; the old one stays.
+            DeviceError: The new one cannot be opened; the old one stays.
         """
         self.options.media.select("mic", mic)
 

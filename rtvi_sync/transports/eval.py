@@ -75,13 +75,13 @@ class EvalTransport(WebSocketBase):
     model's context and see every function call.
 
     Args:
-        ws_url, token, headers: as in `WebSocketTransport`.
+        ws_url, token, headers: As in `WebSocketTransport`.
         skip_tts: True asks the bot to answer in text only.
         capture_bot_audio: True asks the bot to send its voice. None: asks for it if the client has a track for it and
             is not text-only.
         capture_bot_images: True asks the bot to report the size and format, not the pixels, of each image that it
             shows, as the event `unknown_message` with the type ``eval-bot-image``.
-        options: the other arguments of `WebSocketTransport`, with the same defaults. `max_message_size` counts the
+        options: The other arguments of `WebSocketTransport`, with the same defaults. `max_message_size` counts the
             bytes of the JSON text.
     """
 
@@ -167,14 +167,14 @@ class EvalTransport(WebSocketBase):
         """Change the bot's reports for this session. The bot does not answer. None leaves a setting as it is.
 
         Args:
-            function_call_report_level: detail of the reports of function calls: "disabled", "none" (only the ids),
+            function_call_report_level: Detail of the reports of function calls: "disabled", "none" (only the ids),
                 "name", "arguments", or "full" (with the result). A mapping has the levels by function name, with "*"
                 for all others.
             vad_user_speaking: True to report when the bot's VAD hears the user.
             llm_markers: True to report the markers in the model's text.
 
         Raises:
-            DisconnectedError: there is no connection, or it was lost; so for all methods below.
+            DisconnectedError: There is no connection, or it was lost; so for all methods below.
         """
         levels = function_call_report_level
         if isinstance(levels, str):
@@ -192,7 +192,7 @@ class EvalTransport(WebSocketBase):
         """Replace the context of the bot's language model by `messages`, without running it. The bot does not answer.
 
         Args:
-            messages: messages in the form of the bot's model, usually with ``role`` and ``content``.
+            messages: Messages in the form of the bot's model, usually with ``role`` and ``content``.
         """
         _MESSAGES.check(messages=messages)
         self._control("eval-context", {"messages": [dict(message) for message in messages]})
@@ -201,11 +201,11 @@ class EvalTransport(WebSocketBase):
         """Set the picture that the bot gets whenever it asks for one of the user's camera, until the next call.
 
         Args:
-            path: an image file in a format that Pillow reads, such as JPEG or PNG.
+            path: An image file in a format that Pillow reads, such as JPEG or PNG.
 
         Raises:
-            OSError: the file cannot be read.
-            MessageTooLargeError: it does not fit into `max_message_size`: in base64 it takes a third more.
+            OSError: The file cannot be read.
+            MessageTooLargeError: It does not fit into `max_message_size`: in base64 it takes a third more.
         """
         import mimetypes  # imported late: it reads the system's tables
 

@@ -49,16 +49,16 @@ class MemoryTransport(Transport):
     """A transport that calls a function, `bot`, with each message, on the thread that sends it.
 
     Args:
-        bot: function that takes the transport and the message, and returns the bot's messages or None. Several threads
+        bot: Function that takes the transport and the message, and returns the bot's messages or None. Several threads
             may call it at once, if several send. Its exceptions are raised to the sender.
         audio: True to carry audio: the client then opens its microphone and its speaker.
         video: True to carry video: the client can then turn its camera on and share its screen.
 
     Attributes:
-        sent: all messages that were sent to the bot.
-        sent_audio: the last minute of the audio that was sent to the bot.
-        sent_video, sent_screen: the last images of the camera and of the screen that were sent to the bot, 30 at most.
-        auth_bundle: the argument of the last `connect()`.
+        sent: All messages that were sent to the bot.
+        sent_audio: The last minute of the audio that was sent to the bot.
+        sent_video, sent_screen: The last images of the camera and of the screen that were sent to the bot, 30 at most.
+        auth_bundle: The argument of the last `connect()`.
     """
 
     name = "memory"
@@ -153,9 +153,9 @@ class MemoryTransport(Transport):
         """Play audio as if the bot had sent it. One thread at a time; without a connection it is dropped.
 
         Args:
-            pcm: signed 16-bit little endian.
-            sample_rate_hz: samples per second and channel.
-            num_channels: interleaved channels.
+            pcm: Signed 16-bit little endian.
+            sample_rate_hz: Samples per second and channel.
+            num_channels: Interleaved channels.
         """
         BYTES.check(pcm=pcm)
         RATE.check(sample_rate_hz=sample_rate_hz)

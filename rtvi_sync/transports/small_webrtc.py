@@ -56,22 +56,22 @@ class SmallWebRTCTransport(Transport):
     "webrtc".
 
     Args:
-        webrtc_url: the URL that takes the offer, such as ``http://host:7860/api/offer``. It takes precedence over the
+        webrtc_url: The URL that takes the offer, such as ``http://host:7860/api/offer``. It takes precedence over the
             start endpoint's answer. None: the server that started the bot.
-        headers: headers of the offer. If the start endpoint answered with a sessionId only, the headers of the start
+        headers: Headers of the offer. If the start endpoint answered with a sessionId only, the headers of the start
             request are sent too.
         ice_servers: STUN and TURN servers in the form of browsers: URLs, or mappings with ``urls``, ``username`` and
             ``credential``. The first TURN URL that answers is used, and the first STUN server. None: the servers that
             the start endpoint named, if any.
-        ice_timeout: seconds from the bot's answer until the connection must be open; None: no limit.
+        ice_timeout (seconds): Limit of the time from the bot's answer until the connection is open. None: no limit.
         allow_insecure: True to send the offer to an ``http://`` URL from a start endpoint that was reached over
             ``https://``.
-        allowed_origins: servers such as ``https://bots.example`` to which a start endpoint may send the offer. Without
+        allowed_origins: Servers such as ``https://bots.example`` to which a start endpoint may send the offer. Without
             them the offer is sent only to the start endpoint's own server.
-        max_message_size: largest serialized message that is sent, in bytes; a bot may accept less.
-        audio_bitrate: bit rate of the user's voice, in bits per second. None: 48,000 up to 16 kHz, and 64,000 above.
-        cam_bitrate, screen_bitrate: highest bit rates of the pictures, in bits per second. None: 1,500,000.
-        cam_size, screen_size: width and height in pixels; larger pictures are scaled to fit, in their shape. None: any.
+        max_message_size (bytes): Largest serialized message that is sent. A bot may accept less.
+        audio_bitrate: Bit rate of the user's voice, in bits per second. None: 48,000 up to 16 kHz, and 64,000 above.
+        cam_bitrate, screen_bitrate: Highest bit rates of the pictures, in bits per second. None: 1,500,000.
+        cam_size, screen_size: Width and height in pixels; larger pictures are scaled to fit, in their shape. None: any.
 
     Raises:
         InvalidTransportParamsError: `webrtc_url` is not the URL of a server, or `allowed_origins` has an invalid one.
@@ -294,7 +294,7 @@ class SmallWebRTCTransport(Transport):
         """Close the data channel after the queued messages, and end the connection.
 
         Raises:
-            DisconnectedError: messages had not been sent.
+            DisconnectedError: Messages had not been sent.
         """
         with self._lock:
             connection, self._connection = self._connection, None

@@ -106,22 +106,22 @@ class TelephonyTransport(WebSocketBase):
 
     Args:
         provider: "twilio", "telnyx", "plivo" or "exotel".
-        ws_url, headers: as in `WebSocketTransport`.
-        token: appended to the path, which a provider can send.
-        from_number, to_number: numbers of the caller and of the bot, sent to the bot. None: not sent.
-        parameters: further parameters that the provider passes on, such as Twilio's ``customParameters``.
-        call_id: id of each call. None: a new id for each call.
-        codec: codec of the caller's audio. None: the provider's usual one. Telnyx has "PCMU" and "PCMA".
+        ws_url, headers: As in `WebSocketTransport`.
+        token: Appended to the path, which a provider can send.
+        from_number, to_number: Numbers of the caller and of the bot, sent to the bot. None: not sent.
+        parameters: Further parameters that the provider passes on, such as Twilio's ``customParameters``.
+        call_id: Id of each call. None: a new id for each call.
+        codec: Codec of the caller's audio. None: the provider's usual one. Telnyx has "PCMU" and "PCMA".
         transcribe: ``transcribe(pcm, sample_rate_hz)`` returns the text of the bot's audio in a turn, for
             `Turn.bot_text`. The audio is mono, 16 bit. Called on a worker thread.
-        loss: share of the caller's frames of 20 ms that are lost, 0.0 to 1.0.
-        jitter: longest time, in seconds, for which frames are held back.
-        seed: seed of both: the same seed gives the same losses and delays. None: different each time.
-        hangover: seconds of silence after which a side has stopped speaking. A bot may pause between two sentences.
-        options: the other arguments of `WebSocketTransport`, with the same defaults.
+        loss: Share of the caller's frames of 20 ms that are lost, 0.0 to 1.0.
+        jitter (seconds): Longest time for which frames are held back.
+        seed: Seed of both: the same seed gives the same losses and delays. None: different each time.
+        hangover (seconds): Silence after which a side has stopped speaking. A bot may pause between two sentences.
+        options: The other arguments of `WebSocketTransport`, with the same defaults.
 
     Raises:
-        ValueError: the provider does not pass these parameters on, or does not have this codec.
+        ValueError: The provider does not pass these parameters on, or does not have this codec.
     """
 
     ends_in_time = True
@@ -352,7 +352,7 @@ class TelephonyTransport(WebSocketBase):
         """Refuse any message: a telephone carries none.
 
         Raises:
-            UnsupportedFeatureError: always.
+            UnsupportedFeatureError: Always.
         """
         raise UnsupportedFeatureError(
             f"A bot takes no {message.type!r} message by telephone ({self.name}). Speak to it: ask() takes the path of "
@@ -378,7 +378,7 @@ class TelephonyTransport(WebSocketBase):
         """Press keys of the telephone, one each 100 ms, and return when the last one was sent. Any thread.
 
         Raises:
-            DisconnectedError: there is no call, or it ended first.
+            DisconnectedError: There is no call, or it ended first.
         """
         _KEY_TEXT.check(keys=keys)
         line = self._line

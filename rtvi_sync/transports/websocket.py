@@ -77,20 +77,20 @@ class WebSocketTransport(WebSocketBase):
     """A connection to a bot over WebSocket. Carries audio both ways, no video.
 
     Args:
-        ws_url: the bot's address, ``ws://`` or ``wss://``. It takes precedence over the ``ws_url`` or ``wsUrl`` in the
+        ws_url: The bot's address, ``ws://`` or ``wss://``. It takes precedence over the ``ws_url`` or ``wsUrl`` in the
             connect endpoint's answer. None: the address in the answer.
-        token: token for the server, sent as `token_in` states. It takes precedence over the answer's ``token``.
-        headers: headers of the handshake. (`params.headers` are never sent.)
+        token: Token for the server, sent as `token_in` states. It takes precedence over the answer's ``token``.
+        headers: Headers of the handshake. (`params.headers` are never sent.)
         token_in: "query" appends ``?token=`` to the URL, as the JavaScript client does; "header" sends
             ``Authorization: Bearer``.
         allow_insecure: True to accept ``ws://`` even if the connect endpoint was reached over ``https://``. The token
             and the conversation are then sent in plain text.
-        max_message_size: largest serialized frame that is sent, in bytes.
-        max_inbound_message_size: largest message that is received, in bytes; a larger one ends the session.
-        stall_timeout: seconds after which a server that reads nothing ends the session. None: no limit.
-        ping_interval: seconds of the server's silence before a ping is sent. None: no pings.
-        ping_timeout: seconds that the server may stay silent after a ping before the session ends. None: no limit;
-            pings then keep the connection open and measure the round trip, but never end the session.
+        max_message_size (bytes): Largest serialized frame that is sent.
+        max_inbound_message_size (bytes): Largest message that is received. A larger one ends the session.
+        stall_timeout (seconds): Time after which a server that reads nothing ends the session. None: no limit.
+        ping_interval (seconds): Silence of the server before a ping is sent. None: no pings.
+        ping_timeout (seconds): Silence of the server after a ping that ends the session. None: no limit; pings then
+            keep the connection open and measure the round trip, but never end the session.
     """
 
     name = "websocket"

@@ -249,7 +249,7 @@ class WebSocketBase(Transport):
         """Close the WebSocket.
 
         Raises:
-            DisconnectedError: messages had not reached the server, as far as the system knows.
+            DisconnectedError: Messages had not reached the server, as far as the system knows.
         """
         with self._lock:
             connection, self._connection = self._connection, None

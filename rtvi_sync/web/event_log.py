@@ -30,7 +30,7 @@ class Position(NamedTuple):
 
 
 class LoggedEvent(NamedTuple):
-    """An event as JSON in one line of ASCII, and the id by which a page says that it has it; empty: it has none."""
+    """An event as JSON in one line of ASCII, and its id; "" for an event that is not kept, such as a level."""
 
     text: str
     id: str = ""
@@ -40,7 +40,7 @@ class LoggedEvent(NamedTuple):
         return (f"id: {self.id}\ndata: {self.text}\n\n" if self.id else f"data: {self.text}\n\n").encode()
 
     def as_message(self) -> str:
-        """Return the event for a WebSocket: JSON that has the id too."""
+        """Return the event for a WebSocket: JSON that includes the id."""
         return f'{self.text[:-1]}, "id": "{self.id}"}}' if self.id else self.text
 
 
@@ -75,7 +75,7 @@ class EventLog:
 
     @contextlib.contextmanager
     def after(self, text: str) -> Iterator[None]:
-        """Append an event after the block, in front of those that are added during the block; none if it raises."""
+        """Append an event at the end of the block, before all events added during it. None if the block raises."""
         own: list[str] = []
         with self._changed:
             self._held.append(own)
@@ -91,7 +91,7 @@ class EventLog:
             self._append_held()
 
     def _append_held(self) -> None:
-        """Append the events that wait for no block. With the lock."""
+        """Append the held events up to the oldest open block. Call it with the lock held."""
         while self._held and self._held[0]:
             (text,) = self._held.popleft()
             if self._closed:

@@ -22,7 +22,7 @@ ANSWER_HEADERS: Final = {
 
 
 class Refusal(Exception):  # noqa: N818 - the request is wrong, not this program
-    """A request is refused.
+    """The refusal of a request.
 
     Attributes:
         status: status of the HTTP response.
@@ -38,7 +38,7 @@ class Refusal(Exception):  # noqa: N818 - the request is wrong, not this program
 
     @property
     def body(self) -> dict[str, str]:
-        """Return the body of the response, a JSON object."""
+        """The body of the response, a JSON object."""
         return {"error": self.error, "message": self.message}
 
 

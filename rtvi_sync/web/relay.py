@@ -73,7 +73,7 @@ _LEVELS: Final = frozenset(
 class Limits:
     """Limits of sessions and pages; see `RTVIBlueprint`. Times in seconds."""
 
-    # The defaults are for servers without event streams: a page that talks records a contact four times a second.
+    # The defaults fit servers without event streams. A page that talks records a contact four times a second.
     heartbeat_interval: float = attrs.field(default=0.25, validator=SECONDS)
     leave_timeout: float = attrs.field(validator=SECONDS)
     idle_timeout: float = attrs.field(validator=SECONDS)
@@ -172,7 +172,7 @@ class Relay:
         self._dropped.set()
 
     def join(self, timeout: float) -> None:
-        """Wait until the threads of an ended session have ended, and its pages that talk."""
+        """Wait up to `timeout` seconds until the threads of an ended session, and its pages that talk, have ended."""
         deadline = monotonic() + timeout
         for thread in self._threads:
             thread.join(max(0.0, deadline - monotonic()))
@@ -293,7 +293,7 @@ class Relay:
             self._forget(self)
 
     def _next_end(self) -> tuple[float, str]:
-        """Return in how many seconds the session has to end if nothing happens until then, and the reason."""
+        """Return the seconds until the session ends if nothing else happens, and the reason."""
         limits, now = self._limits, monotonic()
         left = self._last_contact + limits.leave_timeout - now
         if self._connecting:

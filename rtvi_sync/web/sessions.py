@@ -7,7 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterable
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
 from ..client.client import RTVIClient
 from ..concurrency.clock import monotonic
@@ -46,7 +46,7 @@ class Sessions:
         iterable("a list of events").check(events=events)
         chosen = [event_from(event, "events") for event in events]
         self._connect = connect
-        # A page that talks greys the unheard part of an interrupted answer, which `turn-ended` tells.
+        # A page that talks greys the unheard part of an interrupted answer, which `turn-ended` reports.
         self._events = tuple(dict.fromkeys([*chosen, *([RTVIEvent.TURN_ENDED] if has_voice else [])]))
         self._limits = limits
         self._has_voice = has_voice
@@ -57,34 +57,50 @@ class Sessions:
     def after_fork_in_child(self) -> None:
         """Give the process its own sessions, and its own name, which marks its cookies."""
         self._process = secrets.token_hex(4)
-        # Guards _relays. Threads of the web server and of the relays hold it for a few instructions.
+        # Guards the fields below. Threads of the web server and of the relays hold it for a few instructions.
         self._lock = threading.Lock()
         self._relays: list[Relay] = []
+        self._starts: dict[object, str] = {}  # the owners of clients that are being made, by request
 
     def new_cookie(self) -> str:
         """Return the value of a new user's cookie."""
         return f".{secrets.token_urlsafe(32)}"
 
-    def start(self, cookie: object, make_client: Callable[[], RTVIClient]) -> tuple[Relay, int, str]:
+    def start(
+        self, cookie: object, body: dict[str, Any], make_client: Callable[[], RTVIClient]
+    ) -> tuple[Relay, int, str]:
         """Start the session of a user, or find the one that exists.
 
         Args:
             cookie: its value, from the request.
+            body: the request's JSON.
             make_client: makes the client of a new session; not called if the session exists.
 
         Returns:
             The session, the HTTP status, and the value that the cookie must have from now on.
 
         Raises:
-            Refusal: the request has no cookie, or there are too many sessions.
+            Refusal: the request has no cookie, there are too many sessions, or the session was ended during the call
+                of `make_client`.
             TypeError: `make_client` did not return a new client, or returned one without audio.
         """
-        secret = _parts_of(cookie)[1]
+        secret, is_first = _parts_of(cookie)[1], body.get("first", False)
+        if not isinstance(is_first, bool):
+            raise Refusal(400, "bad_request", 'The body must be {} or {"first": true}.')
         if not secret:
-            raise Refusal(428, NO_COOKIE, "The request has no cookie. Repeat it with the one of this response.")
+            # A page's first request usually has no cookie, and browsers log a status of 400 or above as an error.
+            status = 202 if is_first else 428
+            raise Refusal(status, NO_COOKIE, "The request has no cookie. Repeat it with the one of this response.")
         relay, status = self._find(cookie), 200
         if relay is None or relay.reason is not None:
-            relay, status = self._add(secret, make_client())
+            start = object()
+            with self._lock:
+                self._starts[start] = secret
+            try:
+                relay, status = self._add(secret, make_client(), start)
+            finally:
+                with self._lock:
+                    self._starts.pop(start, None)
         return relay, status, f"{self._process}.{secret}"
 
     def require(self, cookie: object, *, though_ended: bool = False) -> Relay:
@@ -103,7 +119,10 @@ class Sessions:
         return relay
 
     def end(self, cookie: object) -> None:
-        """End the session of a user, if this process has it."""
+        """End the session of a user, if this process has it or is about to start it."""
+        secret = _parts_of(cookie)[1]
+        with self._lock:
+            self._starts = {start: owner for start, owner in self._starts.items() if owner != secret}
         if (relay := self._find(cookie)) is not None:
             relay.end("user")
 
@@ -149,7 +168,7 @@ class Sessions:
             relay.record_contact()
         return relay
 
-    def _add(self, owner: str, client: RTVIClient) -> tuple[Relay, int]:
+    def _add(self, owner: str, client: RTVIClient, start: object) -> tuple[Relay, int]:
         """Add a session unless another request of the user has just added one; return it and the HTTP status."""
         if not isinstance(client, RTVIClient):
             raise TypeError(f"make_client returned {client!r}. Return an RTVIClient")
@@ -162,6 +181,8 @@ class Sessions:
             has_voice=self._has_voice,
         )
         with self._lock:
+            if start not in self._starts:  # else the browser's next user would have this session, as after a logout
+                raise Refusal(410, "ended", "The session was ended before it started. Start another one.")
             if any(other.client is client for other in self._relays):  # one user would get the words of another
                 raise TypeError("make_client returned the client of another session. Return a new one each time")
             live = [other for other in self._relays if other.reason is None]
@@ -195,6 +216,6 @@ def has_secret(cookie: object) -> bool:
 
 
 def _parts_of(cookie: object) -> tuple[str, str]:
-    """Return the name of the last session's process, and the secret; else empty."""
+    """Return the name of the last session's process, and the secret. Each is "" if the cookie does not have it."""
     process, _, secret = cookie.partition(".") if isinstance(cookie, str) else ("", "", "")
     return process, secret

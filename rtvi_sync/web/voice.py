@@ -225,7 +225,7 @@ class SessionVoice:
                 self.changed.notify_all()
 
     def _release(self) -> None:
-        """Let the audio pass that waits for the page. `_drop()` follows and clears it."""
+        """Let audio that waits for the page pass. `_drop()` follows, and clears it."""
         with self.changed:
             self._interruptions += 1
             self.changed.notify_all()

@@ -1,6 +1,6 @@
 """A page that talks: the audio of both sides, events and text over one WebSocket.
 
-docs/guides/flask.md describes the messages.
+docs/background/talking-pages.md describes the messages.
 """
 
 from __future__ import annotations

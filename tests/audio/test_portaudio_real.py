@@ -105,7 +105,7 @@ def test_the_server_is_killed(run: Run, pulse: PulseServer) -> None:
     program.told()
     pulse.kill()
     program.go_on()
-    assert program.told() == {"errors": ["unknown", "unknown"], "gone": ["not-found", "not-found"], "devices": 0}
+    assert program.told() == {"errors": ["not-found", "not-found"], "gone": ["not-found", "not-found"], "devices": 0}
     pulse.start()
     program.go_on()
     back = program.told()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from rtvi_sync import DeviceError, RTVIClient, RTVIEvent
+from rtvi_sync import DeviceError, ReconnectPolicy, RTVIClient, RTVIEvent
 from rtvi_sync.media import NullSink, SilenceSource
 from rtvi_sync.testing import EmbeddedBot
 from tests.pipecat.clients import Watch
@@ -175,6 +175,39 @@ def test_the_system_mutes_the_microphone(pulse: PulseServer, bot: EmbeddedBot, l
         pulse.mute_mic("mic_a", False)
         hearing.wait_loud(0.3)
     assert errors == []
+
+
+def test_the_sound_server_starts_last(pulse: PulseServer, bot: EmbeddedBot, library: str) -> None:
+    """A session that starts before the sound server gets both default devices once there is one."""
+    pulse.kill()
+    client = client_of(bot.ws_url, mic=None, speaker=None, audio_backend=library)
+    with client.events("device_error", timeout=GUARD) as errors, client:
+        assert next(errors).data.devices == ("mic", "speaker")
+        pulse.start()
+        pulse.play(tone(440, 30))
+        until(lambda: {client.media_state.mic.state, client.media_state.speaker.state} == {"granted"}, "no device")
+        local = client.tracks().local.audio
+        assert local is not None
+        Hearing(local).wait_loud(0.3)
+        assert (pulse.source_outputs(), pulse.sink_inputs()) == (["mic_a"], ["speaker_a"])
+
+
+def test_a_session_is_replaced_without_its_microphone(pulse: PulseServer, bot: EmbeddedBot, library: str) -> None:
+    """While a named microphone is unplugged sessions start without it, and use it when it is plugged in again."""
+    pulse.load_mic("mic_c")
+    forever = ReconnectPolicy.forever(initial_delay=0.01)
+    client = client_of(bot.ws_url, mic=device("mic_c"), reconnect=forever, audio_backend=library)
+    with client:
+        bot.wait_for_session()
+        pulse.unload("mic_c")  # the server moves the stream to another source
+        bot.sessions[0].close()
+        bot.wait_for_session()
+        client.wait_until_ready(GUARD)
+        assert client.media_state.mic.state == "error"
+        until(lambda: pulse.sink_inputs() == ["speaker_a"], "the speaker is closed")
+        pulse.load_mic("mic_c")
+        until(lambda: client.media_state.mic.state == "granted", "the microphone is closed")
+        assert pulse.source_outputs() == ["mic_c"]
 
 
 def test_a_device_that_is_not_there(pulse: PulseServer, bot: EmbeddedBot, library: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rtvi_sync import AboutBotData, BotReadyData, MemoryTransport, RTVIError
-from rtvi_sync.cli import arguments
+from rtvi_sync.cli import arguments, main
 from rtvi_sync.cli.arguments import check_takes_text, describe_bot, recorded, writable_wav
 from tests.support.by_ear import EarTransport
 from tests.support.clients import memory_client
@@ -32,6 +32,29 @@ def test_a_text_for_a_bot_that_is_only_heard() -> None:
         check_takes_text(argparse.Namespace(url="ws://127.0.0.1:1", transport=transport))
     with pytest.raises(RTVIError, match="carries no text: pass --wav FILE or --sample instead"):
         check_takes_text(argparse.Namespace(url="ws://127.0.0.1:1", transport=EarTransport()))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("talk", "ws://127.0.0.1:9"),
+        ("ask", "ws://127.0.0.1:9", "Hello"),
+        ("demo", "--url", "ws://127.0.0.1:9"),
+        ("doctor", "ws://127.0.0.1:9"),
+        ("load", "ws://127.0.0.1:9", "--sessions", "1", "--sample"),
+        ("eval", "calls.yaml", "--url", "ws://127.0.0.1:9"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_transport_that_cannot_reach_the_url(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    """The command has the status 2, and does nothing."""
+    with pytest.raises(SystemExit) as exit_:
+        main([*words, "--transport", "webrtc"])
+    assert exit_.value.code == 2
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert told == (
+        f"rtvi-sync {words[0]}: error: The URL is for a WebSocket, which the transport 'webrtc' does not use"
+    )
 
 
 def test_library_and_version() -> None:

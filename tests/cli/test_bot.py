@@ -45,6 +45,7 @@ def test_a_bot_that_is_called(capsys: pytest.CaptureFixture[str]) -> None:
         *(["bot", "--reply", text] for text in ("hello", "x=", "(=x")),
         *(["bot", "--port", text] for text in ("-1", "65536", "x")),
         ["bot", "--wav-rate", "1"],
+        *(["bot", "--version", text] for text in ("abc", "2", "")),
         ["replay", "x.jsonl", "--pace", "slow"],
     ],
     ids=" ".join,

@@ -55,6 +55,13 @@ def test_an_ambiguous_or_unknown_name_is_an_error(wanted: str, told: str) -> Non
         choice.select_mic(wanted)
 
 
+def test_a_name_on_a_machine_without_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the likely cause."""
+    monkeypatch.setattr(RTVIClient, "get_all_mics", lambda _: [])
+    with pytest.raises(RTVIError, match=r"Available: none\. Is the sound server running\?"):
+        choice.select_mic("mic_a")
+
+
 @pytest.mark.usefixtures("machine")
 def test_files_and_none_can_be_chosen(one_word: Path, tmp_path: Path) -> None:
     """A WAV file stands for each device; "default" and "none" are special."""

@@ -75,10 +75,27 @@ def test_the_devices_are_listed(machine: Setting, capsys: pytest.CaptureFixture[
 
 
 def test_a_machine_without_devices_has_none(machine: Setting, capsys: pytest.CaptureFixture[str]) -> None:
-    """The status is 0."""
+    """The status is 1, and stderr has the cause and the cure."""
     machine([], [], [])
+    assert cli.main(["devices"]) == 1
+    shown = capsys.readouterr()
+    assert shown.out.split() == ["Microphones:", "none", "Speakers:", "none", "Cameras:", "none"]
+    no_mic, no_speaker, see = shown.err.splitlines()
+    assert "This machine has no microphone. Plug one in, or, on Linux, start the sound server" in no_mic
+    assert "This machine has no speaker." in no_speaker
+    assert see == "See: rtvi-sync explain no-device"
+
+
+def test_a_machine_with_a_speaker_only(machine: Setting, capsys: pytest.CaptureFixture[str]) -> None:
+    """The status is 0, and stderr says what is missing; with --levels it is 1."""
+    machine([])
     assert cli.main(["devices"]) == 0
-    assert capsys.readouterr().out.split() == ["Microphones:", "none", "Speakers:", "none", "Cameras:", "none"]
+    shown = capsys.readouterr()
+    assert "ALSA/Built-in" in shown.out
+    assert "no microphone" in shown.err
+    assert "no speaker" not in shown.err
+    assert cli.main(["devices", "--levels", "1", "--json"]) == 1
+    assert "no microphone" in json.loads(capsys.readouterr().out)["problems"]["microphones"]
 
 
 def test_what_can_be_had_is_listed_where_a_library_is_missing(
@@ -98,12 +115,13 @@ def test_what_can_be_had_is_listed_where_a_library_is_missing(
 
 
 def test_cameras_are_an_extra(machine: Setting, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without it stderr says how to install it, and the status is 0."""
+    """Without it the list says how to install it, and the status is 0."""
     machine(cams=MissingExtraError("The camera", "video"))
     assert cli.main(["devices"]) == 0
     shown = capsys.readouterr()
     assert "Microphones" in shown.out
-    assert install_command("video") in shown.err
+    assert install_command("video") in shown.out
+    assert shown.err == ""
 
 
 def test_the_list_as_json(machine: Setting, capsys: pytest.CaptureFixture[str]) -> None:

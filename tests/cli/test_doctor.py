@@ -45,7 +45,7 @@ def test_a_phone_bot(capsys: pytest.CaptureFixture[str]) -> None:
         last = "Nothing is wrong so far. Pass --audio to check whether a phone bot answers."
         assert capsys.readouterr().out.splitlines()[-1] == last
         assert main([*call, "--audio"]) == 0
-        assert capsys.readouterr().out.splitlines()[-1] == "Nothing is wrong."
+        assert capsys.readouterr().out.splitlines()[-1] == "Nothing is wrong with the bot."
 
 
 def test_wss_that_is_healed(doctor: Callable[..., Examined]) -> None:

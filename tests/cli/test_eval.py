@@ -139,7 +139,6 @@ def test_names_of_recordings(bot: EmbeddedBot, folder: Path) -> None:
         ),
         (["--json", "no/r.jsonl"], "no/r.jsonl"),
         (["--json", "r", "--junit", "r"], "are the same file"),
-        (["--transport", "webrtc", "--url", "ws://127.0.0.1:9"], "which the transport 'webrtc' does not use"),
     ],
 )
 def test_mistakes(bot: EmbeddedBot, words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:

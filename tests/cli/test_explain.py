@@ -34,6 +34,21 @@ def test_a_word_or_a_text(word: str, capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out == HUNG_UP
 
 
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ("was not complete", ["not-complete"]),
+        ("The bot's answer did not begin within 6.0 s. See the bot's log", ["no-answer"]),
+        ("timeout", ["muted", "no-rtvi", "not-complete", "too-slow"]),
+    ],
+)
+def test_what_is_in_a_cause_or_a_cure(asked: str, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """What is in no error's text is looked for in the explanations."""
+    assert main(["explain", asked]) == 0
+    found = [paragraph.partition(":")[0] for paragraph in capsys.readouterr().out.split("\n\n")]
+    assert sorted(found) == words
+
+
 @pytest.mark.parametrize("words", [["no-bot", "hung-up"], ["no-bot hung-up"]])
 def test_several(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Several words are several paragraphs, as an error of several transports needs, in quotes or not."""

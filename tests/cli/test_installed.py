@@ -95,13 +95,13 @@ def test_a_terminal_without_extras_is_told_what_they_bring(bot: EmbeddedBot, tmp
         terminal.until("For meters and keys: ")
         terminal.until('[cli]"')
         terminal.until(CONNECTED)
-        terminal.until('[audio]"')
+        terminal.until('[sounddevice]"')
         terminal.until("(the conversation continues)")
         terminal.type("hello\n")
         terminal.until("bot  You said: hello")
         terminal.type("\x04")
         assert terminal.finish() == 0
-    assert terminal.shown.count("[audio]") == 1
+    assert terminal.shown.count("[sounddevice]") == 1
     assert "Traceback" not in terminal.shown
 
 

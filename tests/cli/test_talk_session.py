@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -167,6 +168,28 @@ def test_keys_are_typed_in_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
         "you: (keys) 1",
         "you: (keys) 2#",
     ]
+
+
+def test_a_bot_that_hangs_up_while_keys_are_pressed() -> None:
+    """The error has the bot's reason."""
+    console = FakeConsole(interactive=False)
+    console.script = iter(("1" + 100 * "2", Key.END))
+    with EmbeddedBot() as bot:
+
+        def refuse() -> None:
+            session = bot.wait_for_session(GUARD)
+            session.wait_for_dtmf("12", GUARD)
+            session.close(1008, "No such extension")
+
+        caller = RTVIClient.for_url(
+            bot.ws_url, transport="twilio", mic=False, speaker=BytesSink(), connect_timeout=GUARD
+        )
+        with ThreadPoolExecutor() as pool:
+            refused = pool.submit(refuse)
+            with pytest.raises(DisconnectedError) as caught:
+                run_session(caller, console)
+            refused.result()
+    assert str(caught.value) == "The bot ended the session (code 1008: No such extension); not all lines were answered"
 
 
 def test_nothing_to_say(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,6 +130,15 @@ def test_without_the_extra_of_webrtc(server: ScriptedServer) -> None:
     assert [name for name, _ in caught.value.attempts] == ["websocket", "eval"]
 
 
+def test_the_extra_of_webrtc_for_a_server_that_has_no_endpoint(server: ScriptedServer) -> None:
+    """What is to be installed comes last: the URL is probably wrong."""
+    nothing = Answer({"detail": "Not Found"}, 404)
+    server.answers.update(dict.fromkeys(("/start", "/connect", "/status"), nothing))
+    with at("WebRTC is looked for", lambda *_: False), pytest.raises(ConnectError) as caught:
+        connect(server.url, **QUIET)
+    assert [line.split()[0] for line in str(caught.value).splitlines()[1:-1]] == ["eval:", "websocket:", "webrtc:"]
+
+
 def test_the_error_has_a_short_line_for_each_way(server: ScriptedServer) -> None:
     """The error of several ways has one line for each, with the start of its advice; `attempts` has them whole."""
     missing = Answer({"detail": "x" * 400}, 404)

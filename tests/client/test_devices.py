@@ -13,7 +13,14 @@ from typing import Any
 
 import pytest
 
-from rtvi_sync import DeviceError, MemoryTransport, RTVIClient, UnsupportedFeatureError, WebSocketTransport
+from rtvi_sync import (
+    DeviceError,
+    MemoryTransport,
+    ReconnectPolicy,
+    RTVIClient,
+    UnsupportedFeatureError,
+    WebSocketTransport,
+)
 from rtvi_sync.errors import MissingExtraError, RTVIError
 from rtvi_sync.media import (
     AudioLevel,
@@ -374,7 +381,7 @@ def test_a_device_that_fails_and_comes_back(client_of: Callable[..., RTVIClient]
 
 
 def test_missing_defaults(client_of: Callable[..., RTVIClient], backend: FakeBackend, caplog: Any) -> None:
-    """A machine without devices: one event, one warning, and devices plugged in later can be used."""
+    """A machine without devices: one event, one warning, and a device that is plugged in later is used."""
     microphone = backend.there[0]
     backend.there.clear()
     client = client_of()
@@ -382,12 +389,60 @@ def test_missing_defaults(client_of: Callable[..., RTVIClient], backend: FakeBac
     client.on("device_error", errors.append)
     with client:
         assert client.media_state.mic.reason == "not-found"
+        assert client.tracks().local.audio is None
         backend.there.append(microphone)
-        client.enable_mic(True)
+        until(lambda: client.media_state.mic.state == "granted")
         assert backend.open == ["fake/mic_a"]
+        assert client.tracks().local.audio is not None
     assert [error.devices for error in errors] == [("mic", "speaker")]
     (warned,) = [text for text in caplog.messages if "No mic and no speaker" in text]
-    assert warned.endswith("The session continues without them")
+    assert warned.endswith("The session continues without them, and tries them again")
+
+
+@pytest.mark.parametrize("at_first", ["there", "missing"])
+def test_a_named_device_is_missing(
+    client_of: Callable[..., RTVIClient], bot: EmbeddedBot, backend: FakeBackend, caplog: Any, at_first: str
+) -> None:
+    """A session that replaces another needs no named device, nor does `connect()` if it is repeated. It comes back."""
+    microphone = backend.there[0]
+    client = client_of(mic="fake/mic_a", reconnect=ReconnectPolicy.forever(initial_delay=0.01))
+    if at_first == "missing":
+        backend.there.remove(microphone)
+    errors: list[DeviceError] = []
+    client.on("device_error", errors.append)
+    with client:
+        if at_first == "there":
+            backend.there.remove(microphone)
+            bot.wait_for_session().close()
+        until(lambda: errors)
+        assert (errors[0].devices, errors[0].type) == (("mic",), "not-found")
+        assert "No mic: " in caplog.text
+        client.wait_until_ready(GUARD)
+        assert client.media_state.speaker.state == "granted"
+        backend.there.append(microphone)
+        until(lambda: client.media_state.mic.state == "granted")
+        assert client.selected_mic == microphone
+
+
+def test_a_named_device_is_missing_at_once(client_of: Callable[..., RTVIClient], backend: FakeBackend) -> None:
+    """Without a policy that repeats it, `connect()` raises."""
+    backend.there.pop(0)
+    with pytest.raises(DeviceError, match="mic_a") as error:
+        client_of(mic="fake/mic_a", reconnect=ReconnectPolicy()).connect()
+    assert error.value.type == "not-found"
+
+
+def test_a_device_that_failed_is_chosen_again(client_of: Callable[..., RTVIClient], backend: FakeBackend) -> None:
+    """`update_mic()` tries a device that has failed at once, and raises if it still fails."""
+    microphone, other = backend.there[:2]
+    del backend.there[:2]
+    with client_of() as client:
+        with pytest.raises(DeviceError):
+            client.update_mic(None)
+        backend.there[:0] = [microphone, other]
+        client.update_mic(None)
+        assert client.media_state.mic.state == "granted"
+        assert backend.open.count("fake/mic_a") == 1
 
 
 # -- the speaker ------------------------------------------------------------------------------------------------------
@@ -617,9 +672,9 @@ def test_speech_goes_on_while_the_speaker_is_switched(
 
 
 def test_neither_can_be_had(client_of: Callable[..., RTVIClient], backend: FakeBackend) -> None:
-    """The new microphone fails, and so does the old one that had made way: that is told."""
+    """The new microphone fails, and so does the old one that had made way: that is told, and the old one comes back."""
     backend.exclusive = True
-    with client_of() as client, client.events("device_error", "track_stopped", timeout=GUARD) as events:
+    with client_of() as client, client.events("device_error", timeout=GUARD) as events:
         open_input = backend.open_input
 
         def once_more(*args: Any, **options: Any) -> Any:
@@ -632,11 +687,12 @@ def test_neither_can_be_had(client_of: Callable[..., RTVIClient], backend: FakeB
         backend.open_input = once_more  # type: ignore[method-assign]
         with pytest.raises(DeviceError, match="Gone"):
             client.update_mic("fake/mic_b")
-        assert {next(events).type.snake for _ in range(2)} == {"device_error", "track_stopped"}
+        assert next(events).data.devices == ("mic",)
         mic = client.media_state.mic
         assert mic.state == "error"
-        assert client.tracks().local.audio is None
         backend.open_input = open_input  # type: ignore[method-assign]
+        until(lambda: client.media_state.mic.state == "granted")
+        assert backend.open[-1] == "fake/mic_a"
         client.update_mic("fake/mic_b")
         assert client.media_state.mic.state == "granted"
 
@@ -655,7 +711,7 @@ def test_a_microphone_that_hangs(
         client.update_mic("fake/mic_b")
         until(lambda: bool(levels) and levels[-1].level > 0)
         monkeypatch.setattr(FakeInput, "read", lambda stream: (go_on.wait(GUARD), read(stream))[1])
-        assert "stopped answering" in str(next(events).data)
+        assert "does not answer" in str(next(events).data)
         until(lambda: levels[-1].level == 0.0)
         assert client.media_state.mic.state == "error"
         go_on.set()

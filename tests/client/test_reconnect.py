@@ -970,18 +970,21 @@ def test_a_rule_that_disconnects_after_a_failed_attempt(caplog: pytest.LogCaptur
 
 
 def test_the_log_tells_a_failed_attempt_from_a_lost_session(caplog: pytest.LogCaptureFixture) -> None:
-    """The log reports the loss of a session once, and each attempt that fails after it with its number."""
+    """The log warns of the loss of a session once, and of each attempt that fails after it, with its number."""
     caplog.set_level("INFO", "rtvi_sync")
     bot = MoodyBot("ready", TransportStartError("no way"), TransportStartError("no way again."), "ready")
     with reconnecting_client(bot, attrs.evolve(QUICK, max_attempts=4)) as client:
         client.connect()
         lose(client)
         until(lambda: client.stats().reconnects == 1)
+        until(lambda: len(caplog.records) == 4)
     told = [re.sub(r"within .* s", "soon", record.getMessage()) for record in caplog.records]
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 3 + ["INFO"]
     assert told == [
         "The session is lost: The connection to the bot was lost. The client makes attempt 1 of 4 soon",
         "Attempt 1 to replace the lost session failed: no way. The client makes attempt 2 of 4 soon",
         "Attempt 2 to replace the lost session failed: no way again. The client makes attempt 3 of 4 soon",
+        "The lost session was replaced, by attempt 3",
     ]
 
 

@@ -22,6 +22,7 @@ from rtvi_sync import (
     RequestRejectedError,
     RequestTimeoutError,
     RTVIClient,
+    RTVIError,
     RTVIMessage,
     UnsupportedFeatureError,
     WebSocketTransport,
@@ -280,7 +281,7 @@ def test_a_session_that_ends_behind_an_error_and_words() -> None:
 
 
 def test_a_spoken_question_after_one_that_was_given_up() -> None:
-    """The bot takes both for one, and its answer is that to the second."""
+    """A bot that does not answer the first in time takes both for one, and its answer is that to the second."""
     bot = TalkingBot(audio=True)
     with bot.client() as client:
         sent = transport_of(client).sent_audio
@@ -293,6 +294,30 @@ def test_a_spoken_question_after_one_that_was_given_up() -> None:
             until(lambda: any(b"\xa0\x0f" in frame.pcm for frame in [*sent]))
             says(client, [*heard("Hello?")[1:], *said("Hi.")])
             assert second.get().bot_text == "Hi."
+
+
+@pytest.mark.parametrize("by", ["timeout", "cancel"])
+def test_each_spoken_question_has_its_own_turn(by: str) -> None:
+    """The bot first hears the end of a question that was given up in the middle, though the microphone is off."""
+    with EmbeddedBot() as bot, echo_client(bot) as client:
+        with client.events("user-transcript", timeout=GUARD) as heard:
+            if by == "timeout":
+                with pytest.raises(RequestTimeoutError):
+                    client.ask(ToneSource(440, 10.0), 1.0)
+            else:
+                pending = client.barge_in(ToneSource(440, 10.0), after="bot-stopped-speaking")
+                client.ask("Hello", GUARD)
+                next(heard)
+                pending.cancel()
+                with pytest.raises(RTVIError, match="cancelled"):
+                    pending.result(GUARD)
+        second = client.ask(ToneSource(440, 0.4), GUARD)
+        first = client.turns()[-2]
+    assert (first.modality, second.number) == ("audio", first.number + 1)
+    assert first.timings.user_stopped is not None
+    assert second.timings.user_started is not None
+    assert first.timings.user_stopped < second.timings.user_started
+    assert second.user_audio.seconds == pytest.approx(0.4, abs=0.1)
 
 
 def test_a_spoken_question_after_one_that_was_given_up_and_a_typed_one() -> None:

@@ -424,6 +424,7 @@ def test_a_turn_before_the_block_is_not_shown() -> None:
         (lambda e: e.call("x", y={("a", 1): 1}), "arguments"),
         (lambda e: e.turn(calls={"x": {("a", 1): 1}}), "calls"),
         (lambda e: e.turn(excludes=""), "excludes"),
+        (lambda e: e.turn(contain="x"), r"turn\(\) has no contain; did you mean contains"),
     ],
 )
 def test_arguments_that_cannot_be_met(call: Callable[[Expect], object], named: str) -> None:

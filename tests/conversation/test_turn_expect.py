@@ -276,3 +276,17 @@ def test_an_error_rate_of_nothing(demands: dict[str, Any], words: str) -> None:
     """A rate needs something to compare."""
     with pytest.raises(ValueError, match=words):
         turn_of(audio=VOICE).expect(**demands)
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("contain", "contains"), ("call", "calls"), ("firstAudio", "first_audio"), ("error", "errors")]
+)
+def test_a_misspelt_demand(name: str, near: str) -> None:
+    """The error has the nearest name, and all names."""
+    demands: dict[str, Any] = {name: "nine"}
+    with pytest.raises(TypeError) as caught:
+        turn_of().expect(**demands)
+    start = f"expect() has no {name}; did you mean {near}? It has contains, excludes, matches, calls, "
+    assert str(caught.value).startswith(start)
+    with pytest.raises(TypeError, match=r"^expect\(\) has no nonsense; it has contains, .*, errors$"):
+        turn_of().expect(nonsense=1)  # type: ignore[arg-type]

@@ -106,6 +106,9 @@ def test_requests_that_are_refused(server: WebServer, visit: Callable[[str], Tal
     assert http.get("/bot/session").json()["error"] == "no_session"
     told = http.post("/bot/session", json={})
     assert (told.status_code, told.json()["error"]) == (428, "no_cookie")
+    http.cookies.clear()
+    told = http.post("/bot/session", json={"first": True})  # 202, which browsers don't show as an error
+    assert (told.status_code, told.json()["error"]) == (202, "no_cookie")
     assert all(word in told.headers["Set-Cookie"] for word in ("HttpOnly", "SameSite=Strict", "rtvi_session="))
     assert http.post("/bot/session", content="x").json()["error"] == "not_json"
     assert http.post("/bot/session", content="[]", headers={"Content-Type": "application/json"}).status_code == 400

@@ -7,7 +7,9 @@ import json
 import logging
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +155,58 @@ def test_a_logout_ends_the_session(bot: EmbeddedBot) -> None:
         assert bot.wait_for_session().wait_ended(GUARD).initiator == "client"
     assert asked == ["Ada", "Bob", "Cleo"]
     blueprint.close()
+
+
+def test_a_logout_while_the_session_is_started(bot: EmbeddedBot) -> None:
+    """The session is not started, and its late answer does not bring the cookie back."""
+    asked, may_return, before = threading.Event(), threading.Event(), len(bot.sessions)
+
+    def make_client(_: flask.Request) -> RTVIClient:
+        asked.set()
+        assert may_return.wait(GUARD)
+        return client_for(bot.ws_url)
+
+    blueprint = RTVIBlueprint(make_client)
+    app = site_of(blueprint)
+
+    @app.get("/logout")
+    def log_out() -> str:
+        blueprint.end_session()
+        return ""
+
+    tab, other_tab = User(app), User(app)
+    tab.http.get("/")
+    cookie = tab.http.get_cookie("session")
+    assert cookie is not None
+    other_tab.http.set_cookie("session", cookie.value)
+    with ThreadPoolExecutor() as pool:
+        starting = pool.submit(tab.post, "session")
+        try:
+            assert asked.wait(GUARD)
+            other_tab.http.get("/logout")
+        finally:
+            may_return.set()
+        answer = starting.result(GUARD)
+    assert (answer.status_code, answer.get_json()["error"]) == (410, "ended")
+    assert "Set-Cookie" not in answer.headers
+    other_tab.start()  # another user of the browser
+    bot.wait_for_session()
+    assert len(bot.sessions) == before + 1
+    blueprint.close()
+
+
+def test_the_first_request_of_a_page(relay: Relay) -> None:
+    """A page that says that it makes its first request gets the cookie by an answer that browsers don't show as an
+    error.
+    """
+    user = User(relay())
+    answer = user.post("session", {"first": True})
+    assert (answer.status_code, answer.get_json()["error"]) == (202, "no_cookie")
+    assert "Set-Cookie" in answer.headers
+    assert user.post("session", {"first": True}).status_code == 201
+    assert user.post("session", {"first": True}).status_code == 200
+    assert User(relay()).post("session", {"first": False}).status_code == 428
+    assert user.post("session", {"first": 1}).status_code == 400
 
 
 def test_a_cookie_cannot_be_made_up(relay: Relay) -> None:

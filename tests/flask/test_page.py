@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -143,6 +144,76 @@ def test_two_tabs(visitor: Callable[..., PageVisitor]) -> None:
     assert session.wait_ended().initiator == "client"
 
 
+def test_two_elements(visitor: Callable[..., PageVisitor]) -> None:
+    """The one that starts later has the conversation, and after a reload too; the other one says where it is."""
+    page = visitor().open()
+    page.evaluate("document.querySelector('main').append(document.createElement('rtvi-voice'))")
+    first, second = page.locator("rtvi-voice").all()
+    for element in (first, second):
+        element.get_by_label("Write to the bot").fill("Hello")
+        element.get_by_label("Write to the bot").press("Enter")
+        element.locator("li.bot").first.wait_for()
+    said = first.locator("#notice > span")
+    said.filter(has_text="The conversation continues elsewhere on this page.").wait_for()
+    first.get_by_role("button", name="Continue here").click()
+    second.locator("#notice > span").filter(has_text="elsewhere on this page").wait_for()
+    page.reload()
+    state_becomes(page, "Ready")
+
+
+def test_a_user_who_writes(visitor: Callable[..., PageVisitor]) -> None:
+    """The page does not claim to listen, and offers the microphone."""
+    page, _ = visitor().write()
+    state_becomes(page, "Ready")
+    assert page.get_by_role("status").first.text_content() == "Ready"  # for screen readers
+    assert button(page, "Use microphone").get_attribute("aria-pressed") is None
+    assert button(page, "Mute").count() == 0
+
+
+#: Limits of requests are a hundredth as long.
+IMPATIENT = """
+const timeout = AbortSignal.timeout.bind(AbortSignal);
+AbortSignal.timeout = (milliseconds) => timeout(milliseconds / 100);
+"""
+
+
+def test_a_server_that_does_not_answer(visitor: Callable[..., PageVisitor]) -> None:
+    """The page waits for a limited time."""
+    user = visitor()
+    user.context.add_init_script(IMPATIENT)
+    page = user.open()
+    page.route("**/bot/session", lambda _: None)
+    send(page, "Hello")
+    notice_becomes(page, "The server cannot be reached. Check your connection, then try again.")
+    assert page.get_by_label("Write to the bot").input_value() == "Hello"
+    assert button(page, "Try again").is_visible()
+
+
+#: Each connection is closed at once. `opened` has the times of the attempts, in milliseconds.
+CLOSED_AT_ONCE = """
+window.opened = [];
+const Real = WebSocket;
+window.WebSocket = class extends Real {
+  constructor(url) {
+    super(url);
+    opened.push(performance.now());
+    this.addEventListener("open", () => this.close());
+  }
+};
+"""
+
+
+def test_a_server_that_closes_each_connection(visitor: Callable[..., PageVisitor]) -> None:
+    """The page waits before each attempt, so that the server is not flooded."""
+    user = visitor(bypass_csp=True)  # to wait for a condition
+    user.context.add_init_script(CLOSED_AT_ONCE)
+    page = user.open()
+    send(page, "Hello")
+    page.wait_for_function("opened.length >= 4")
+    opened = page.evaluate("opened")
+    assert min(later - earlier for earlier, later in itertools.pairwise(opened)) > 490
+
+
 def test_the_focus_stays_on_the_button(visitor: Callable[..., PageVisitor]) -> None:
     """With the keyboard alone: write, end, and start again; after the end the focus is on the button that starts."""
     page = visitor().open()
@@ -167,7 +238,7 @@ def test_the_focus_stays_on_the_button(visitor: Callable[..., PageVisitor]) -> N
 def test_an_end_that_the_user_has_not_chosen(visitor: Callable[..., PageVisitor], reason: str) -> None:
     """The page says why the conversation has ended; writing starts another one."""
     page, session = visitor().write()
-    states = "[...new Set(states)].filter((each) => !['Thinking…', 'Listening', 'Speaking'].includes(each))"
+    states = "[...new Set(states)].filter((each) => !['Thinking…', 'Ready', 'Speaking'].includes(each))"
     page.evaluate(
         """() => {
           const state = document.querySelector("rtvi-voice").shadowRoot.querySelector("#state");

@@ -32,7 +32,7 @@ from .visitor import (
 )
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, Route
 
 pytestmark = pytest.mark.real
 np = pytest.importorskip("numpy")
@@ -255,7 +255,7 @@ def test_without_permission(quiet: Browser, serve: Callable[..., Site]) -> None:
     user.context.grant_permissions(["microphone"])
     session = site.bot.wait_for_session()
     received = len(session.audio)
-    button(page, "Mute").click()
+    button(page, "Use microphone").click()
     until(lambda: any(session.audio[received:]) or len(session.audio) > received + 32000)
     assert button(page, "Mute").get_attribute("aria-pressed") == "false"
 
@@ -273,12 +273,67 @@ def test_without_a_microphone(chromium: Browser, serve: Callable[..., Site]) -> 
 def test_a_muted_microphone(talker: Browser, serve: Callable[..., Site]) -> None:
     """The bot hears silence, and none of the user's words."""
     site = serve()
-    page, session = site.join(talker, **ALLOWED).talk()
-    button(page, "Mute").click()
-    received = len(session.audio)
-    until(lambda: len(session.audio) > received + 2 * 16000 * 3)
-    assert not any(session.audio[received + 16000 :])
+    page = site.join(talker, **ALLOWED).open()
+    # Before the microphone is there: a slow machine might press the button after the user's first words.
+    page.locator("rtvi-voice").evaluate("element => { element.start(); element.muted = true; }")
+    state_becomes(page, "Ready")
+    assert button(page, "Mute").get_attribute("aria-pressed") == "true"
+    session = site.bot.wait_for_session()
+    until(lambda: len(session.audio) > 2 * 16000 * 4)
+    assert not any(session.audio)
     assert page.locator("rtvi-voice li").count() == 0
+    button(page, "Mute").click()
+    state_becomes(page, "Listening")
+
+
+def test_a_microphone_that_is_wanted_while_the_page_connects(quiet: Browser, serve: Callable[..., Site]) -> None:
+    """The page asks for it as soon as it is connected."""
+    site = serve()
+    page = site.join(quiet, **ALLOWED).open()
+    held: list[Route] = []
+    page.route("**/bot/session", lambda route: held.append(route), times=1)
+    page.locator("rtvi-voice").evaluate("element => { element.start({ muted: true }); }")
+    state_becomes(page, "Connecting…")
+    button(page, "Use microphone").click()
+    until(lambda: page.evaluate("true") and held)  # the request arrives while Playwright is called
+    held[0].continue_()
+    state_becomes(page, "Listening")
+    session = site.bot.wait_for_session(GUARD)
+    until(lambda: len(session.audio) > 3200)
+
+
+#: The browser gives the microphone when `give()` is called. `tracks` are its tracks.
+SLOW_TO_ALLOW = """
+const media = navigator.mediaDevices, open = media.getUserMedia.bind(media);
+media.getUserMedia = async (wanted) => {
+  const stream = await open(wanted);
+  window.tracks = stream.getTracks();
+  await new Promise((resolve) => { window.give = resolve; });
+  return stream;
+};
+"""
+
+
+@pytest.mark.parametrize("is_connected", [False, True])
+def test_a_microphone_that_is_given_after_the_end(
+    quiet: Browser, serve: Callable[..., Site], is_connected: bool
+) -> None:
+    """A microphone for which the user was still asked at the end of the conversation is released."""
+    site = serve()
+    user = site.join(quiet, **ALLOWED, bypass_csp=True)
+    user.context.add_init_script(SLOW_TO_ALLOW)
+    page = user.open()
+    if is_connected:
+        page.locator("rtvi-voice").evaluate("element => element.start({ muted: true })")
+        state_becomes(page, "Ready")
+        button(page, "Use microphone").click()
+    else:
+        button(page, "Start talking").click()
+    page.wait_for_function("window.give !== undefined")
+    page.evaluate("document.querySelector('rtvi-voice').stop(); give();")
+    page.wait_for_function("tracks.every((track) => track.readyState === 'ended')")
+    state_becomes(page, "Ended")
+    forget_network_errors(user)
 
 
 def test_a_bot_that_is_not_there(quiet: Browser, serve: Callable[..., Site]) -> None:

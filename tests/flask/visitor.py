@@ -129,7 +129,7 @@ class PageVisitor:
         """Open the page and start without the microphone; return the page, and the bot's end of its session."""
         page = self.open()
         page.locator("rtvi-voice").evaluate("element => element.start({ muted: true })")
-        state_becomes(page, "Listening")
+        state_becomes(page, "Ready")
         return page, self._bot.wait_for_session()
 
     def write(self, text: str = "Hello") -> tuple[Page, BotSession]:

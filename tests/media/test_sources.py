@@ -48,6 +48,13 @@ def test_wav_source_without_a_file():
     assert isinstance(caught.value.__cause__, FileNotFoundError)
 
 
+def test_wav_source_with_a_path_that_no_system_has():
+    """A path that is too long is reported in the same way by each Python, and is cut in the message."""
+    with pytest.raises(DeviceError, match=r"^Cannot read the audio file x+…: File name too long$") as caught:
+        WavSource("x" * 5000)
+    assert len(str(caught.value)) < 1000
+
+
 def test_wav_source_without_permission(tmp_path, monkeypatch):
     """A file that may not be read is reported as such."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import tempfile
 import time
 from collections.abc import Iterator
@@ -19,12 +20,13 @@ ROOT = Path(__file__).parents[2]
 
 
 class CellError(Exception):
-    """A cell raised: `name` of the exception's class, `value` its text."""
+    """A cell raised: `name` of the exception's class, `value` its text, `lines` as shown, without colours."""
 
-    def __init__(self, name: str, value: str) -> None:
+    def __init__(self, name: str, value: str, lines: list[str]) -> None:
         super().__init__(f"{name}: {value}")
         self.name = name
         self.value = value
+        self.lines = lines
 
 
 class Kernel:
@@ -69,7 +71,8 @@ class Kernel:
             elif kind == "execute_result":
                 shown += content["data"]["text/plain"]
             elif kind == "error":
-                error = CellError(content["ename"], content["evalue"])
+                shown_error = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(content["traceback"]))
+                error = CellError(content["ename"], content["evalue"], shown_error.splitlines())
             elif kind == "status" and content["execution_state"] == "idle":
                 break
         if error is not None:

@@ -91,14 +91,28 @@ def test_each_turn_can_be_played(talk: Conversation) -> None:
 def test_latencies_are_those_of_the_bot(talk: Conversation) -> None:
     """Speech is answered after the bot's hangover time, typed text without a delay."""
     spoken, typed = talk.latency.turns
-    assert spoken.transcript is not None
-    assert spoken.text is not None
-    assert spoken.audio is not None
-    assert 0.15 < spoken.transcript <= spoken.text <= spoken.audio
-    assert typed.transcript is None
-    assert typed.text is not None
-    assert typed.audio is not None
-    assert 0 < typed.text <= typed.audio < 2
+    assert spoken.transcription is not None
+    assert spoken.time_to_first_token is not None
+    assert spoken.time_to_first_audio is not None
+    assert 0.15 < spoken.transcription <= spoken.time_to_first_token <= spoken.time_to_first_audio
+    assert typed.transcription is None
+    assert typed.time_to_first_token is not None
+    assert typed.time_to_first_audio is not None
+    assert 0 < typed.time_to_first_token <= typed.time_to_first_audio < 2
+
+
+def test_each_name_on_the_page_exists(talk: Conversation) -> None:
+    """What the guide writes of a conversation or a turn can be evaluated, and so can each latency that it leads to."""
+    guides = ROOT / "docs" / "guides"
+    names = re.findall(r"`((?:talk|turn)\b[\w.\[\]()-]*)`", (guides / "notebook.md").read_text("utf-8"))
+    assert {"talk", "turn", "talk.latency.turns", "talk.audio.turns[-1]"} <= {*names}
+    turn = talk.latency.turns[-1]
+    for name in names:
+        eval(name, {"talk": talk, "turn": turn})
+    table = (guides / "turns.md").read_text("utf-8").partition("## Latencies\n")[2].partition("## ")[0]
+    latencies = re.findall(r"(?m)^\| `(\w+)` ", table)
+    assert "transcription" in latencies
+    assert all(isinstance(getattr(turn, name), float | None) for name in latencies)
 
 
 def test_a_notebook_gets_html(talk: Conversation) -> None:
@@ -108,9 +122,9 @@ def test_a_notebook_gets_html(talk: Conversation) -> None:
         formats.format(each)[0]["text/html"] for each in (talk.audio, talk.latency, talk.audio.turns[0])
     )
     assert (voices.count("<audio"), turn.count("<audio")) == (3, 2)
-    assert latency.count("<tr>") == 4
+    assert latency.count("<tr>") == 5
     assert "<th>first audio</th>" in latency
-    assert str(round(1000 * (talk.latency.turns[0].audio or 0))) in latency
+    assert str(round(1000 * (talk.latency.turns[0].time_to_first_audio or 0))) in latency
 
 
 def test_tables_are_text_too(talk: Conversation) -> None:

@@ -24,8 +24,7 @@ from rtvi_sync.testing import EmbeddedBot
 
 markup = "<script>alert('x')</script>"
 reply = markup + " one two three four five six seven eight nine ten."
-bot = EmbeddedBot(transcripts=markup, replies=reply, hangover=0.2)
-bot.start()
+bot = EmbeddedBot(transcripts=markup, replies=reply, hangover=0.2).start()
 
 def new_client(**options):
     return RTVIClient(transport=WebSocketTransport(bot.ws_url), speaker=NullSink(), connect_timeout=10, **options)
@@ -138,6 +137,36 @@ def test_a_connect_that_is_run_again_says_what_to_do(kernel: Kernel) -> None:
     with pytest.raises(CellError, match=r"BotAlreadyStartedError: .*disconnect\(\)"):
         kernel.run("client.connect()")
     assert kernel.run("client.send_client_request('echo', 1, timeout=5)") == "1"
+
+
+def test_an_error_shows_the_lines_of_the_notebook_alone(kernel: Kernel) -> None:
+    """The cells' own calls are shown, the message, and what the cell itself was handling; no line of the package."""
+    kernel.run("client = RTVIClient(transport=WebSocketTransport('ws://127.0.0.1:1'), speaker=NullSink())")
+    kernel.run("def begin():\n    client.connect()")
+    with pytest.raises(CellError) as raised:
+        kernel.run("begin()")
+    lines = raised.value.lines
+    assert next(line for line in lines if line.startswith("----> ")).endswith("begin()")
+    assert any("client.connect" in line for line in lines)
+    assert lines[-2].startswith("TransportStartError: ")
+    assert lines[-1].startswith("See: rtvi-sync explain ")
+    assert len(lines) < 15
+    assert not any("rtvi_sync/" in line for line in lines)
+    with pytest.raises(CellError) as raised:
+        kernel.run("try:\n    1 / 0\nexcept ZeroDivisionError:\n    new_client().ask('Hi')")
+    assert any(line.startswith("ZeroDivisionError") for line in raised.value.lines)
+    assert "rtvi_sync/" in kernel.run("import sys, traceback; ''.join(traceback.format_exception(sys.last_value))")
+
+
+def test_the_stop_button_shows_no_error_that_did_not_happen(kernel: Kernel) -> None:
+    """The lines around the wait raise nothing else."""
+    kernel.run("client = new_client(enable_mic=False); client.connect()")
+    request = kernel.start("print('waiting', flush=True); client.wait_for('server-message')")
+    kernel.wait_for_output(request, "waiting")
+    kernel.interrupt()
+    with pytest.raises(CellError) as raised:
+        kernel.finish(request)
+    assert not any("WouldDeadlockError" in line for line in raised.value.lines)
 
 
 def test_a_cell_that_creates_the_client_may_be_run_again(kernel: Kernel) -> None:

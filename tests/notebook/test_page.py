@@ -93,6 +93,23 @@ def test_plain_text() -> None:
     assert text == "you: Hello there\nbot: Hi.\n(bye [2J now)"
 
 
+def test_plain_text_marks_what_was_cut_off() -> None:
+    """Words that an interruption cut off are in brackets; words that are still to come are not."""
+    fields = {"bot_text": "Once upon a time.", "spoken_text": "Once upon", "spoken_exact": "word"}
+    cut, coming, unknown = (
+        turn(status="interrupted", **fields),
+        turn(**fields),
+        turn(status="interrupted", **{**fields, "spoken_exact": None}),
+    )
+    assert transcript_text([cut, coming, unknown], "").splitlines()[:-1] == [
+        "bot: Once upon [not heard: a time.]",
+        "bot: Once upon a time.",
+        "bot: Once upon a time.",
+    ]
+    cut = turn(status="interrupted", bot_text="No.", spoken_text="", spoken_exact="sentence")
+    assert transcript_text([cut], "") == "bot: [not heard: No.]\n()"
+
+
 def test_tables() -> None:
     """Headers and captions are text, cells are trusted HTML."""
     page = table_html("a < b", ("<turn>", "you"), [("1", "<audio></audio>")])

@@ -1,13 +1,15 @@
-"""The tables of a conversation: as text, and as HTML with players."""
+"""The tables of a conversation, and a turn: as text, and as HTML with players."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
+from IPython.core.formatters import DisplayFormatter
 
+from rtvi_sync import TimelineEntry, Turn, TurnAudio, TurnTimings
 from rtvi_sync.notebook.tables import Latencies, TurnPlayers, Voices
-from rtvi_sync.recording.latency import Latency
 
 pytestmark = pytest.mark.inside
 
@@ -47,9 +49,29 @@ def test_one_turn_is_a_table_of_one_row() -> None:
 
 
 def test_latencies() -> None:
-    """Turns are numbered from the first that is measured; unknown values are dashes."""
-    latencies = Latencies((Latency(transcript=0.1, text=0.2, audio=0.3), Latency()), first=4)
+    """Turns are numbered from the first that is measured; a question's markup is text."""
+    timings = TurnTimings(user_stopped=1.0, transcribed=1.1)
+    question = Turn(number=9, session=1, initiator="user", modality="audio", user_text="<b>Hi</b>", timings=timings)
+    latencies = Latencies((question, attrs.evolve(question, timings=TurnTimings())), first=4)
     text, html = repr(latencies), latencies._repr_html_()
     assert "100" in text
     assert [line.split()[0] for line in text.splitlines() if line.strip()[:1] in ("4", "5")] == ["4", "5"]
-    assert "<td" in html
+    assert "<td>&lt;b&gt;Hi&lt;/b&gt;</td>" in html
+
+
+def test_a_turn() -> None:
+    """A cell shows a turn's steps and latency, its words as text, and a player for each side that was heard."""
+    turn = Turn(
+        number=1,
+        session=1,
+        initiator="user",
+        modality="text",
+        timeline=(TimelineEntry(1.0, "you", "typed", "<b>Hi</b>"), TimelineEntry(2.0, "bot", "silent")),
+        timings=TurnTimings(user_stopped=1.0, first_audio=1.5),
+        audio=TurnAudio(pcm=bytes(320), sample_rate_hz=16_000),
+    )
+    html = DisplayFormatter().format(turn)[0]["text/html"]
+    assert "&quot;&lt;b&gt;Hi&lt;/b&gt;&quot; (typed)" in html
+    assert "first audio after 0.50 s" in html
+    assert (html.count("<audio"), "<div>bot <audio" in html) == (1, True)
+    assert "<audio" not in DisplayFormatter().format(attrs.evolve(turn, audio=TurnAudio()))[0]["text/html"]

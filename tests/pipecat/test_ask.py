@@ -13,6 +13,7 @@ import attrs
 import pytest
 
 from rtvi_sync import RequestTimeoutError, RTVIClient, Turn, connect
+from rtvi_sync.media import ToneSource
 from tests.captures.expected import EXPECTED
 from tests.captures.scenarios import SCENARIOS
 from tests.support.slowness import GUARD
@@ -206,6 +207,19 @@ def test_a_spoken_question(talk: Talk, way: Way, spoken: Path) -> None:
     assert turn.user_audio.seconds > 0.5
     assert turn.voice_to_voice is not None
     assert turn.voice_to_voice > 0
+
+
+@pytest.mark.parametrize("way", each([*VERSIONS, EVAL]))
+def test_a_spoken_question_after_one_that_was_given_up(talk: Talk, way: Way, spoken: Path) -> None:
+    """The bot has heard the end of the first one, so each has a turn of its own."""
+    with talk(way) as client:
+        with pytest.raises(RequestTimeoutError):
+            client.ask(ToneSource(440, 20.0), 1.0)
+        turn = client.ask(spoken, GUARD)
+        before = client.turns()[-2]
+    assert (turn.user_text, turn.bot_text) == ("hello bot", "You said: hello bot.")
+    assert before.modality == "audio"
+    assert 0.5 < turn.user_audio.seconds < 1.0
 
 
 @pytest.mark.matrix

@@ -49,10 +49,13 @@ def test_what_is_written_is_private(talk: Recording, tmp_path: Path, name: str) 
 
 
 def test_no_format(talk: Recording, tmp_path: Path) -> None:
-    """Without a format that is known the error names all of them, and nothing is written."""
+    """Without a format that is known the error names all suffixes and formats, and nothing is written."""
     cases: tuple[Any, ...] = ((tmp_path / "talk.pdf", None), (None, None), (None, "pdf"))
     for path, format_ in cases:
-        with pytest.raises(ValueError, match="html, vtt, otlp, chrome, conversation"):
+        with pytest.raises(
+            ValueError,
+            match=r"end the path in \.html, .*\.conversation\.json; .* html, vtt, otlp, chrome, conversation",
+        ):
             talk.export(path, format_)
     assert list(tmp_path.iterdir()) == []
 

@@ -14,9 +14,14 @@ from pathlib import Path
 from typing import overload
 
 from tests.support.slowness import GUARD
-from tests.support.warm import WarmProcess
+from tests.support.warm import WARM_PYTEST, WarmProcess
 
 ROOT = Path(__file__).parents[2]
+_PYTEST = """
+import sys, pytest
+sys.path.remove("")  # the program `pytest` does not look there
+sys.exit(pytest.main(sys.argv[1:]))
+"""
 
 
 def free_port() -> int:
@@ -85,6 +90,11 @@ def run_python(
             raise AssertionError(f"the process hangs\n{out}\n{err}") from None
     assert process.returncode is not None
     return process.returncode, out, err
+
+
+def run_pytest(*arguments: str, folder: Path, timeout: float = 4 * GUARD) -> tuple[int, str, str]:
+    """Run pytest as `run_python()` runs a script, from a folder that it does not import from by itself."""
+    return run_python(_PYTEST, *arguments, *WARM_PYTEST, timeout=timeout, folder=folder)
 
 
 def rest_of(process: subprocess.Popen[str] | WarmProcess) -> tuple[str, str]:

@@ -7,37 +7,65 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-#: Folders whose tests stay together: servers that take seconds to start are shared by all of them. The first folder is
-#: in the second, but shares no server with it.
-TOGETHER = ("tests/pipecat/generations", "tests/pipecat", "tests/audio")
-#: The longest tests start first, so that no process is left alone with them in the end.
-LONGEST = (
-    "tests/pipecat",
+#: What stays together in one process: folders (with a final slash), files and tests that share what takes seconds to
+#: make, such as a server. The bots of Pipecat are in several groups, by the programs that their tests start: as one
+#: group they would take as long as all other tests. Every other file is a group of its own.
+TOGETHER = (
+    ("tests/pipecat/test_ask.py", "tests/pipecat/test_telephony.py"),
+    ("tests/pipecat/generations/",),
+    ("tests/audio/",),
+    (
+        "tests/pipecat/test_connect.py",
+        "tests/pipecat/test_doctor.py",
+        "tests/pipecat/test_errors.py",
+        "tests/pipecat/test_eval.py",
+        "tests/pipecat/test_phone.py",
+        "tests/pipecat/test_webrtc.py",
+    ),
+    (
+        "tests/pipecat/test_bots.py",
+        "tests/pipecat/test_conversation.py",
+        "tests/pipecat/test_endings.py",
+        "tests/pipecat/test_scenarios.py",  # its limits are times, so it is not among the first, when all bots start
+        "tests/pipecat/test_servers.py",
+        "tests/pipecat/test_sinks.py",
+    ),
+    # with the package's wheel in an environment
+    ("tests/cli/test_installed.py", "tests/test_installation.py", "tests/test_docs.py::test_block_of_readme_needs"),
+)
+#: Long files whose tests share nothing: any process runs any of these tests.
+APART = (
     "tests/test_docs.py",
-    "tests/flask/test_page_voice.py",
-    "tests/audio",
-    "tests/behaviour/faults/test_fault_table.py",
     "tests/testing/test_pytest_plugin.py",
+    "tests/behaviour/faults/test_fault_table.py",
     "tests/test_samples.py",
-    "tests/behaviour/model",
-    "tests/behaviour/workers",
-    "tests/behaviour/soak",
-    "tests/behaviour/footprint",
+)
+#: The longest groups start first, and the tests of `APART` last: they fill the processes that are done with the rest.
+LONGEST = (
+    *(path for group in TOGETHER[:2] for path in group),
+    "tests/flask/test_page_voice.py",
+    *(path for group in TOGETHER[2:] for path in group),
+    "tests/pipecat",
     "tests/flask",
-    "tests/django",
-    "tests/behaviour/life",
+    "tests/behaviour/workers",
+    "tests/behaviour/contract",
+    "tests/behaviour/order",
+    "tests/web",
+    "tests/test_url.py",
 )
 
 
 def group_of(nodeid: str) -> str:
-    """Return the folder or the file of a test, whose tests share servers and other fixtures and run in one process."""
+    """Return the name of a test's group: its first path, or the test itself where the tests of a file share nothing."""
     file = nodeid.partition("::")[0]
-    return next((folder for folder in TOGETHER if file.startswith(f"{folder}/")), file)
+    alone = nodeid if file in APART else file
+    return next((group[0] for group in TOGETHER if nodeid.startswith(group)), alone)
 
 
 def begin_of(nodeid: str) -> int:
     """Return the rank of a test: lower numbers start earlier."""
-    return next((rank for rank, path in enumerate(LONGEST) if nodeid.startswith(path)), len(LONGEST))
+    last = len(LONGEST) + nodeid.startswith(APART)
+    return next((rank for rank, path in enumerate(LONGEST) if nodeid.startswith(path)), last)
 
 
 class ByGroup(LoadScopeScheduling):

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.slowness import GUARD
 
-from .spread import LONGEST, TOGETHER, begin_of, group_of
+from .spread import APART, LONGEST, TOGETHER, begin_of, group_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -31,29 +31,32 @@ def test_it(number, show_table):
 
 
 def test_what_is_named_is_there() -> None:
-    """Each folder and file that is listed to stay together or to start early exists."""
-    assert [path for path in (*TOGETHER, *LONGEST) if not (ROOT / path).exists()] == []
+    """Each folder and file that is listed to stay together, to be shared out or to start early exists."""
+    listed = (*(path for group in TOGETHER for path in group), *APART, *LONGEST)
+    assert [path for path in listed if not (ROOT / path.partition("::")[0]).exists()] == []
 
 
 @pytest.mark.parametrize(
     ("nodeid", "group"),
     [
         ("tests/client/test_it.py::TestFork::test_it[a/b::c]", "tests/client/test_it.py"),
-        (f"{TOGETHER[0]}/test_config.py::test_it", TOGETHER[0]),
-        (f"{TOGETHER[1]}/test_bots.py::test_it", TOGETHER[1]),
-        (f"{TOGETHER[1]}_like/test_bots.py::test_it", f"{TOGETHER[1]}_like/test_bots.py"),
+        ("tests/audio/test_it.py::test_it", "tests/audio/"),
+        ("tests/audio_like/test_it.py::test_it", "tests/audio_like/test_it.py"),
+        (f"{TOGETHER[0][1]}::test_it", TOGETHER[0][0]),
+        (f"{APART[0]}::test_it[a/b::c]", f"{APART[0]}::test_it[a/b::c]"),
     ],
 )
-def test_a_file_is_a_group_unless_its_folder_is(nodeid: str, group: str) -> None:
-    """Whatever the test is called, its file decides."""
+def test_a_file_is_a_group_unless_it_is_listed(nodeid: str, group: str) -> None:
+    """Whatever the test is called, its file or folder decides."""
     assert group_of(nodeid) == group
 
 
 def test_the_longest_begin_first() -> None:
-    """The longest tests run first, in the order of the list, and the order of all others stays as it is."""
+    """The longest tests run first, in the order of the list, those of any process last; all others stay as they are."""
     others = ["tests/a.py::test_it", "tests/zz/test_b.py::test_it"]
     named = [f"{path}::test_it" for path in LONGEST]
-    assert sorted([*others, *reversed(named)], key=begin_of) == [*named, *others]
+    apart = [f"{path}::test_it" for path in APART]
+    assert sorted([*apart, *others, *reversed(named)], key=begin_of) == [*named, *others, *apart]
 
 
 @pytest.mark.matrix

@@ -11,6 +11,7 @@ import atexit
 import contextlib
 import functools
 import gc
+import io
 import json
 import os
 import signal
@@ -199,7 +200,10 @@ def _next_script(control: socket.socket) -> tuple[types.CodeType, dict[str, Any]
 
 
 def _import() -> None:
-    """Import the modules that most scripts need. None of them starts a thread."""
+    """Import the modules that most scripts need, and those of a run of pytest. None of them starts a thread."""
+    import hypothesis  # noqa: F401 - by its plugin
+    import pytest
+
     import rtvi_sync
     import rtvi_sync.media
     import rtvi_sync.testing
@@ -207,6 +211,8 @@ def _import() -> None:
     for module in (rtvi_sync, rtvi_sync.media, rtvi_sync.testing):
         for name in module.__all__:
             getattr(module, name)
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        pytest.main(["-VV", "-c", os.devnull, "--noconftest"])  # the list of its plugins, with their versions
 
 
 if __name__ == "__main__":

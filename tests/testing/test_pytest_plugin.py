@@ -15,7 +15,7 @@ import pytest
 
 from rtvi_sync import Recording
 from rtvi_sync.testing import EmbeddedBot
-from tests.support.processes import free_port, run_python
+from tests.support.processes import free_port, run_pytest
 from tests.support.recordings import Script
 from tests.support.slowness import GUARD
 from tests.support.warm import WARM_PYTEST
@@ -26,12 +26,6 @@ ROOT = Path(__file__).parents[2]
 
 Run = Callable[..., pytest.RunResult]
 
-PYTEST = """
-import sys, pytest
-sys.path.remove("")  # the program `pytest` does not look there
-sys.exit(pytest.main(sys.argv[1:]))
-"""
-
 
 @pytest.fixture
 def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
@@ -40,15 +34,15 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
     monkeypatch.delenv("RTVI_URL", raising=False)
 
-    def run_pytest(code: str, *options: str) -> pytest.RunResult:
+    def run_on(code: str, *options: str) -> pytest.RunResult:
         pytester.makepyfile(code)
-        plugin = ("-p", "rtvi_sync.testing.pytest_plugin", "--strict-markers", "-W", "error", *WARM_PYTEST)
+        plugin = ("-p", "rtvi_sync.testing.pytest_plugin", "--strict-markers", "-W", "error")
         if "-n" in options:
-            return pytester.runpytest_subprocess(*plugin, *options, timeout=4 * GUARD)
-        status, out, err = run_python(PYTEST, *plugin, *options, folder=pytester.path, timeout=4 * GUARD)
+            return pytester.runpytest_subprocess(*plugin, *WARM_PYTEST, *options, timeout=4 * GUARD)
+        status, out, err = run_pytest(*plugin, *options, folder=pytester.path)
         return pytest.RunResult(status, out.splitlines(), err.splitlines(), 0.0)
 
-    return run_pytest
+    return run_on
 
 
 @pytest.mark.matrix

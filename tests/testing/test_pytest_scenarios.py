@@ -7,18 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import run_python
-from tests.support.slowness import GUARD
-from tests.support.warm import WARM_PYTEST
+from tests.support.processes import run_pytest
 
 pytest_plugins = ["pytester"]
 
 ROOT = Path(__file__).parents[2]
-PYTEST = """
-import sys, pytest
-sys.path.remove("")
-sys.exit(pytest.main(sys.argv[1:]))
-"""
 FILE = """\
 name: calls
 scenarios:
@@ -73,12 +66,12 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.delenv("RTVI_URL", raising=False)
     (pytester.path / "test_calls.yaml").write_text(FILE)
 
-    def run_pytest(*options: str) -> pytest.RunResult:
-        plugin = ("-p", "rtvi_sync.testing.pytest_plugin", "-W", "error", "--rtvi-transport", "eval", *WARM_PYTEST)
-        status, out, err = run_python(PYTEST, *plugin, *options, folder=pytester.path, timeout=4 * GUARD)
+    def run_with(*options: str) -> pytest.RunResult:
+        plugin = ("-p", "rtvi_sync.testing.pytest_plugin", "-W", "error", "--rtvi-transport", "eval")
+        status, out, err = run_pytest(*plugin, *options, folder=pytester.path)
         return pytest.RunResult(status, out.splitlines(), err.splitlines(), 0.0)
 
-    return run_pytest
+    return run_with
 
 
 def test_an_item_a_scenario(run: Run, pytester: pytest.Pytester) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import websocket
 
+from rtvi_sync import RTVIMessage, WebSocketTransport
 from rtvi_sync.testing import EmbeddedBot
 from tests.support import limits
 from tests.support.slowness import GUARD
@@ -23,6 +24,9 @@ from tests.support.talking_page import (
 )
 
 from .talking import START, Serve
+
+#: A message of 60 kB.
+PADDED = json.dumps({"type": "played", "seconds": 0}) + 60_000 * " "
 
 
 def test_a_page_that_is_silent(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,6 +60,47 @@ def test_a_page_that_reads_nothing(serve: Serve, bot: EmbeddedBot, monkeypatch: 
     connection.shutdown()
     user.open().wait_for_event("relayGap")
     assert session.ended is None
+
+
+class SlowTransport(WebSocketTransport):
+    """A transport that sends a text when `may_send` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_sending = threading.Event()
+        self.may_send = threading.Event()
+
+    def send_message(self, message: RTVIMessage) -> None:
+        if message.type == "send-text":
+            self.is_sending.set()
+            assert self.may_send.wait(GUARD)
+        super().send_message(message)
+
+
+def test_messages_that_wait(serve: Serve, bot: EmbeddedBot) -> None:
+    """While a message is handled, 1 MiB of later ones may wait; a page that sends more is cut off."""
+    transport = SlowTransport()
+    user = serve({"transport": transport}).user()
+    page = user.talk()
+    page.send({"type": "text", "text": "First"})
+    assert transport.is_sending.wait(GUARD)
+    for _ in range(10):
+        page.send(PADDED)
+    transport.may_send.set()
+    page.send({"type": "text", "text": "Second"})
+    page.wait_for_event("relayText", lambda data: data["text"] == "Second")
+    assert page.code is None
+    transport.is_sending.clear()
+    transport.may_send.clear()
+    page.send({"type": "text", "text": "Third"})
+    assert transport.is_sending.wait(GUARD)
+    with contextlib.suppress(OSError, websocket.WebSocketException):
+        for _ in range(100):
+            page.send(PADDED)
+    assert page.closed() == 1006  # before the text was sent
+    transport.may_send.set()
+    user.open(after=page.last_id).wait_for_event("relayText", lambda data: data["text"] == "Third")
+    assert bot.wait_for_session().ended is None
 
 
 @pytest.mark.parametrize(

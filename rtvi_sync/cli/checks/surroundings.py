@@ -73,4 +73,6 @@ def _devices(name: str, devices: Callable[[], object]) -> str:
         return f"no library for devices ({install_command('sounddevice')})"
     except RTVIError:
         return f"no {name}: see rtvi-sync devices"
-    return f"{len(found)} {name}" if isinstance(found, tuple | list) else ""
+    if isinstance(found, tuple | list):
+        return f"{len(found)} {name}" if found else f"no {name}: see rtvi-sync devices"
+    return ""

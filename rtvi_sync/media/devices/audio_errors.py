@@ -17,6 +17,8 @@ from .audio_libraries import AUDIO_LIBRARIES
 # Error codes of PortAudio.
 _PA_INVALID_DEVICE = -9996
 _PA_DEVICE_UNAVAILABLE = -9985
+#: What PortAudio reports when a device, or the sound server, is gone during use.
+PA_UNANTICIPATED_HOST_ERROR = -9999
 
 _KINDS = {"audioinput": ("mic", "microphone"), "audiooutput": ("speaker", "speaker")}
 _ALSA_DEVICES = Path("/dev/snd")
@@ -76,8 +78,8 @@ def no_answer(kind: str | None = None) -> DeviceError:
         kind: kind of the device; None: microphones and speakers.
     """
     return DeviceError(
-        "The audio system of this machine does not answer. Restart its sound server (on Linux: systemctl --user "
-        f"restart pipewire pulseaudio), or unplug the device that hangs{jack_advice()}",
+        "The audio system of this machine does not answer. Unplug the device that hangs, or restart the sound server "
+        f"(on Linux: systemctl --user restart pipewire pulseaudio){jack_advice()}",
         devices=_devices(kind),
     )
 

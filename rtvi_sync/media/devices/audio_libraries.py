@@ -17,5 +17,5 @@ def is_installed(module: str) -> bool:
 
 
 def preferred_library() -> str:
-    """Return the first library that is installed; if none is, the one to install, which needs no compiler."""
+    """Return the first library that is installed; if none is, the one to install: the other may need a compiler."""
     return next(filter(is_installed, AUDIO_LIBRARIES), "sounddevice")

@@ -16,7 +16,7 @@ from ...errors import DeviceError, MissingExtraError, RTVIError
 from ..base import MediaDeviceInfo, VideoFrame, VideoQueue, VideoSource
 from ..leases import Lease
 from ..video import CameraSource, Pace, PackagedVideo, ScreenSource
-from .device import RETRY_INTERVAL, Device
+from .device import Device
 
 logger: logging.Logger = package_logger(__name__)
 
@@ -36,8 +36,8 @@ class Camera(Device):
     releases it as soon as the current read returns. Each frame goes to the local track, and by another thread to the
     transport. If the transport is slow, it gets the newest frame, and capture continues.
 
-    A camera or screen of this machine that fails is opened again every second. Another source that has failed or ended
-    is read again when the camera is turned off and on.
+    A camera or screen of this machine that fails is opened again, after longer and longer pauses. Another source that
+    has failed or ended is read again when the camera is turned off and on.
 
     Args:
         cam: None: the default camera; a device's id; or a source.
@@ -46,6 +46,7 @@ class Camera(Device):
         report, opened: see `Device`. For a source of the application `report` is called with each failure, and `opened`
             never.
         role: "screen" for a shared screen.
+        persists: see `Device`.
         deadline: limit of the wait for a call of the source that an earlier session has left. None: no wait.
 
     Raises:
@@ -62,13 +63,14 @@ class Camera(Device):
         report: Callable[[DeviceError], None],
         opened: Callable[[MediaDeviceInfo], None] = lambda _: None,
         role: Literal["cam", "screen"] = "cam",
+        persists: bool = False,
         deadline: Deadline | None = None,
     ) -> None:
         self._source: VideoSource = CameraSource(cam) if cam is None or isinstance(cam, str) else cam
         # None for a source of the application, whose read() may block for any time.
         self._device = self._source if isinstance(self._source, (CameraSource, ScreenSource)) else None
         name = self._device.device_id if self._device is not None else type(self._source).__name__
-        super().__init__(role, name, report=report, opened=opened)
+        super().__init__(role, name, report=report, opened=opened, persists=persists)
         self._enabled = enabled
         self._publish = publish
         self._lease: Lease | None = Lease(self._source, role, deadline)  # guarded by `_lock`
@@ -200,7 +202,8 @@ class Camera(Device):
                 self._deliver(frame)
         except BaseException as error:  # noqa: BLE001 - the SystemExit of application code must not pass silently
             again = self._fail(error)
-            return again, None if self._device is None or isinstance(error, MissingExtraError) else RETRY_INTERVAL
+            is_over = self._device is None or isinstance(error, MissingExtraError)
+            return again, None if is_over else self._next_retry_interval()
         finally:
             self._close()
         return True, None

@@ -6,7 +6,7 @@ import logging
 import math
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from ...concurrency.deadline import Deadline
 from ...concurrency.latch import Latch, Notifier
@@ -16,11 +16,6 @@ from ..base import MediaDeviceInfo
 from ..kinds import Kind
 from .audio_errors import jack_advice
 
-if TYPE_CHECKING:
-    from .camera import Camera
-    from .microphone import DeviceMic
-    from .speaker import DeviceSpeaker
-
 logger: logging.Logger = package_logger(__name__)
 
 T = TypeVar("T")
@@ -29,8 +24,10 @@ T = TypeVar("T")
 OPEN_TIMEOUT = 5.0
 # Limit in seconds for a device, source or sink to end after it was replaced or could not be opened.
 END_TIMEOUT = 2.0
-# Seconds after which a failed device is opened again.
+# Seconds after which a failed device is opened again. They double with each failure, because an attempt may start a
+# process, and PortAudio writes lines to standard error that cannot be suppressed.
 RETRY_INTERVAL = 1.0
+LONGEST_RETRY_INTERVAL = 30.0
 # A call to a device that takes longer, in seconds, counts as hanging.
 HANGS_AFTER = 1.0
 # If `check()` itself is late by this many seconds, the whole process was suspended, and the watched thread with it.
@@ -64,6 +61,10 @@ class Device:
         report: called once per failure: on the device's thread if the device failed, on the thread that calls `check()`
             if it hangs.
         opened: called on the device's thread each time a device was opened; after a `report`, once it works again.
+        persists: True to try again also if the first open fails, as after a `report`.
+
+    Attributes:
+        persists: as given.
     """
 
     def __init__(
@@ -73,7 +74,9 @@ class Device:
         *,
         report: Callable[[DeviceError], None],
         opened: Callable[[MediaDeviceInfo], None],
+        persists: bool = False,
     ) -> None:
+        self.persists: bool = persists
         self._kind = kind
         self._device_id = device_id
         self._report = report
@@ -83,6 +86,7 @@ class Device:
         # Set once the first open has succeeded or failed, or is no longer needed.
         self._first_open_done = Latch()
         self._first_open_error: RTVIError | None = None
+        self._was_opened = False
         # Guards the three fields below. The device's thread and those that halt and check it hold it for a few
         # instructions. Re-entrant, because a finalizer may run while it is held.
         self._lock = threading.RLock()
@@ -92,6 +96,7 @@ class Device:
         # Written by the device's thread only. Other threads read `_current_call`: 0 between calls to the library.
         self._call_count = 0
         self._current_call = 0
+        self._retry_interval = RETRY_INTERVAL
         # Used only by the thread that calls check().
         self._checked_at = -math.inf
         self._watched_call = 0
@@ -102,8 +107,8 @@ class Device:
     def wait_opened(self, deadline: Deadline) -> None:
         """Wait until the device was opened for the first time.
 
-        If this raises, the device has ended: it reports and retries nothing. To try the device again, a session makes
-        another object.
+        If this raises, the device has ended, unless it `persists` and the error is a `DeviceError`: then it has
+        failed, and the caller reports that.
 
         Raises:
             MissingExtraError: the library is not installed.
@@ -111,7 +116,11 @@ class Device:
                 is still in the library, and `join()` returns it.
         """
         if not self._first_open_done.wait(deadline):
-            self.halt()
+            if self.persists:
+                self._failing = self._reported = True
+                self._first_open_done.set()
+            else:
+                self.halt()
             raise self._error("does not answer", hangs=True)
         if self._first_open_error is not None:
             raise fresh_copy(self._first_open_error)
@@ -133,13 +142,21 @@ class Device:
         self._checked_at = now
         # wait_opened() has the timeout of the first open.
         if call and now - self._watched_since >= self._hangs_after and self._first_open_done.is_set():
-            self._report_once(self._error("has stopped answering", hangs=True))
+            self._report_once(self._error("does not answer", hangs=True))
 
     def halt(self) -> None:
         """Stop reporting. Never blocks; idempotent."""
         with self._lock:
             self._halted = True
         self._first_open_done.set()
+
+    def join(self, deadline: Deadline) -> threading.Thread | None:
+        """Wait until the device is closed, after `halt()`.
+
+        Returns:
+            The thread that was abandoned at the deadline, or None.
+        """
+        raise NotImplementedError
 
     # -- the device's thread -----------------------------------------------------------------------------------------
 
@@ -158,6 +175,7 @@ class Device:
 
     def _on_opened(self, info: MediaDeviceInfo) -> None:
         self._label = info.label
+        self._was_opened = True
         if not self._failing and not self._halted:
             self._opened(info)
         self._first_open_done.set()
@@ -165,21 +183,29 @@ class Device:
     def _on_success(self, info: MediaDeviceInfo) -> None:
         if self._reported:
             self._reported = self._failing = False
+            self._retry_interval = RETRY_INTERVAL
             if not self._halted:
                 self._opened(info)
 
     def _on_failure(self, error: RTVIError) -> bool:
         """Report a `DeviceError` or `MissingExtraError`, and return whether to try again."""
         if not self._first_open_done.is_set():
+            persists = self.persists and isinstance(error, DeviceError)
+            self._failing = self._reported = persists
             self._first_open_error = fresh_copy(error)
             self._first_open_done.set()
-            return False
+            return persists and not self._halted
         if not isinstance(error, DeviceError):
             failure = DeviceError(str(error), devices=(self._kind,), type="not-found")
             failure.__cause__ = error
             error = failure
         self._report_once(error)
         return not self._halted
+
+    def _next_retry_interval(self) -> float:
+        """Return the seconds until a failed device is opened again."""
+        interval, self._retry_interval = self._retry_interval, min(2 * self._retry_interval, LONGEST_RETRY_INTERVAL)
+        return interval
 
     def _report_once(self, error: DeviceError) -> None:
         """Report an error, unless one was reported since the device worked last."""
@@ -199,12 +225,19 @@ class Device:
         return DeviceError(f"The {_NAMES[self._kind]} {self._label!r} {what}{advice}", devices=(self._kind,))
 
 
-def await_opening(device: DeviceMic | DeviceSpeaker | Camera, deadline: Deadline) -> None:
-    """Wait until a device has opened; end a device that cannot be opened."""
+def await_opening(device: Device, deadline: Deadline) -> DeviceError | None:
+    """Wait until a device has opened; end a device that cannot be opened.
+
+    Returns:
+        Why a device that `persists` could not be opened yet; None if the device is open.
+    """
     try:
         device.wait_opened(deadline)
-    except BaseException:
+    except BaseException as error:
+        if device.persists and isinstance(error, DeviceError):
+            return error
         device.halt()
         if not deadline.expired:  # a hung device would only use up the timeout
             device.join(Deadline(END_TIMEOUT))
         raise
+    return None

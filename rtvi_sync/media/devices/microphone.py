@@ -20,7 +20,7 @@ from ..base import MediaDeviceInfo
 from ..capture import CHUNKS_PER_SECOND, SendAudio
 from ..pcm import MICROPHONE_RATE_HZ
 from .backend import AudioBackend, InputStream
-from .device import RETRY_INTERVAL, Device, wait_until
+from .device import Device, wait_until
 from .echo_canceller import EchoCanceller
 
 logger: logging.Logger = package_logger(__name__)
@@ -41,7 +41,8 @@ class DeviceMic(Device):
 
     A thread of its own opens the device, reads 20 ms at a time and sends each frame immediately. When the microphone is
     muted, the thread closes the device, which ends the recording within one period. Then, and when the device fails,
-    the bot gets 1 s of silence in real time, and nothing after it. A device that fails is opened again every second.
+    the bot gets 1 s of silence in real time, and nothing after it. A device that fails is opened again, after longer
+    and longer pauses.
 
     Args:
         backend: opens the device.
@@ -53,6 +54,7 @@ class DeviceMic(Device):
         report: see `Device`.
         opened: see `Device`. After a `report` it is called once frames arrive again.
         echo: cancels the echo of a speaker; None: the audio is sent as it was recorded.
+        persists: see `Device`.
         clock: returns monotonic seconds.
         wait: `wait(notifier, ready, timeout)` blocks on the notifier until `ready()`, for up to `timeout` seconds. It
             and `clock` are parameters for tests.
@@ -74,10 +76,11 @@ class DeviceMic(Device):
         report: Callable[[DeviceError], None],
         opened: Callable[[MediaDeviceInfo], None],
         echo: EchoCanceller | None = None,
+        persists: bool = False,
         clock: Callable[[], float] = monotonic,
         wait: Callable[[Notifier, Callable[[], object], float], object] = wait_until,
     ) -> None:
-        super().__init__("mic", device_id, report=report, opened=opened)
+        super().__init__("mic", device_id, report=report, opened=opened, persists=persists)
         self._backend = backend
         self._enabled = enabled
         self._publish = publish
@@ -158,7 +161,7 @@ class DeviceMic(Device):
             except (DeviceError, MissingExtraError) as error:
                 if not self._on_failure(error):
                     return
-                self._stay_closed(lambda: not self._enabled(), self._clock() + RETRY_INTERVAL)
+                self._stay_closed(lambda: not self._enabled(), self._clock() + self._next_retry_interval())
 
     def _record(self) -> None:
         """Open the device and send its audio until it is muted or halted."""

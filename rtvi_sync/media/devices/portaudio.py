@@ -14,9 +14,18 @@ from ...concurrency.clock import monotonic
 from ...concurrency.deadline import Deadline
 from ...concurrency.latch import Notifier
 from ...concurrency.lifecycle import register_for_fork
-from ...errors import DeviceError
+from ...errors import DeviceError, MissingExtraError
+from ..base import MediaDeviceInfo
 from . import device_probe
-from .audio_errors import failed, forked, library_failed, missing_library, no_answer, not_found
+from .audio_errors import (
+    PA_UNANTICIPATED_HOST_ERROR,
+    failed,
+    forked,
+    library_failed,
+    missing_library,
+    no_answer,
+    not_found,
+)
 from .audio_libraries import is_installed
 from .probing import PortAudioDevice, parse_devices, probe
 
@@ -225,6 +234,18 @@ class PortAudio:
                 self._probed = False
             self._terminate_if_unused()
         self._notifier.notify_all()
+
+    def failure_of(self, error: OSError, info: MediaDeviceInfo) -> DeviceError:
+        """Return the error for an open device that failed. May block, as `devices()` does.
+
+        PortAudio doesn't say that a device is gone: the list of devices does.
+        """
+        if error.args and error.args[0] == PA_UNANTICIPATED_HOST_ERROR:
+            with contextlib.suppress(DeviceError, MissingExtraError):
+                infos = [device.info for device in self.devices()]
+                if info not in infos:
+                    return not_found(info.kind, info.device_id, infos)
+        return failed(error, info)
 
     def _restart(self, stream: DeviceStream, kind: str, device_id: str | None) -> PortAudioDevice:
         """Initialize PortAudio again once all other streams are closed."""

@@ -17,7 +17,6 @@ from ...errors import DeviceError, MissingExtraError
 from .. import pcm as pcm_tools
 from ..base import MediaDeviceInfo
 from ..resample import Resampler
-from .audio_errors import failed
 from .portaudio import PortAudio, PortAudioBinding
 from .probing import PortAudioDevice, Prober
 
@@ -126,7 +125,7 @@ class DeviceStream:
 
     def _failed(self, error: OSError) -> DeviceError:
         self._broken = True
-        return failed(error, self.device)
+        return self._portaudio.failure_of(error, self.device)
 
 
 class PortAudioInput(DeviceStream):

@@ -38,7 +38,7 @@ from .. import pcm as pcm_tools
 from ..base import AudioFrame, AudioQueue, MediaDeviceInfo
 from ..playback import Speaker
 from .backend import AudioBackend, OutputStream
-from .device import HANGS_AFTER, RETRY_INTERVAL, Device, wait_until
+from .device import HANGS_AFTER, Device, wait_until
 from .drift_control import DriftControl
 from .echo_canceller import EchoCanceller
 
@@ -86,9 +86,9 @@ def measure_gil_wait() -> float:
 class DeviceSpeaker(Device, Speaker):
     """Playback of the bot's audio on a speaker of this machine.
 
-    A thread of its own opens the device, writes to it, and closes it. A device that fails is opened again every second;
-    the bot's audio is dropped until it works. For another sample rate the device is reopened, once it has played its
-    buffer.
+    A thread of its own opens the device, writes to it, and closes it. A device that fails is opened again, after longer
+    and longer pauses; the bot's audio is dropped until it works, uncounted if it has never worked. For another sample
+    rate the device is reopened, once it has played its buffer.
 
     Args:
         backend: opens the device.
@@ -98,6 +98,7 @@ class DeviceSpeaker(Device, Speaker):
         opened: see `Device`.
         echo: echo canceller that gets the played audio; None: no echo is cancelled.
         is_continuous: returns whether the bot sends in real time and without end, so that its delay is controlled.
+        persists: see `Device`.
         sample_rate_hz: sample rate with which the device is opened first.
         queue_seconds: limit of the audio that waits for the device, in seconds; beyond it the oldest is dropped.
         clock: returns monotonic seconds.
@@ -118,13 +119,14 @@ class DeviceSpeaker(Device, Speaker):
         opened: Callable[[MediaDeviceInfo], None],
         echo: EchoCanceller | None = None,
         is_continuous: Callable[[], bool] = lambda: False,
+        persists: bool = False,
         sample_rate_hz: int = _RATE_HZ,
         queue_seconds: float = _QUEUE_SECONDS,
         clock: Callable[[], float] = monotonic,
         wait: Callable[[Notifier, Callable[[], object], float], object] = wait_until,
         gil_wait: Callable[[], float] = measure_gil_wait,
     ) -> None:
-        super().__init__("speaker", device_id, report=report, opened=opened)
+        super().__init__("speaker", device_id, report=report, opened=opened, persists=persists)
         self._backend = backend
         self._volume = volume
         self._echo = echo
@@ -160,6 +162,11 @@ class DeviceSpeaker(Device, Speaker):
         return self._queue.dropped_seconds + self._skipped_seconds
 
     @property
+    def waiting_seconds(self) -> float:
+        """The seconds of speech that was not played yet, without the buffers of the sound system. Thread-safe."""
+        return self._queue.waiting + max(0.0, self._speech_end - self._clock())
+
+    @property
     def underruns(self) -> int:
         """The number of times that silence, not sent by the bot, interrupted speech. Thread-safe."""
         return self._underruns
@@ -174,6 +181,8 @@ class DeviceSpeaker(Device, Speaker):
         Returns:
             See `Speaker`.
         """
+        if self._failing and not self._was_opened:
+            return 0.0
         now, size = self._clock(), 2 * round(PERIOD * sample_rate_hz)
         begins = range(0, len(pcm), size)
         return sum(self._queue.add(pcm[begin : begin + size], sample_rate_hz, now) for begin in begins)
@@ -246,7 +255,7 @@ class DeviceSpeaker(Device, Speaker):
                     continue
                 if not self._on_failure(error):
                     return
-                self._wait(self._queue.notifier, lambda: self._halted, RETRY_INTERVAL)
+                self._wait(self._queue.notifier, lambda: self._halted, self._next_retry_interval())
                 if self._halted:
                     return
                 device_id, self._long_period_works = self._device_id, True

@@ -59,7 +59,7 @@ class EmbeddedBot(BotOptions):
         handler: Function of session and message, called for every RTVI message on the session's thread before the bot
             processes it. If it returns True, the bot ignores the message. An exception becomes an `error-response`.
         echo: True to answer speech with the user's own audio; False to answer with tones.
-        audio_out_sample_rate_hz: Rate of the bot's audio in hertz. None takes the rate of the user's first audio, or
+        audio_out_sample_rate_hz (hertz): Sample rate of the bot's audio. None: the rate of the user's first audio, or
             24000 if the bot speaks first.
         ready: False to leave `client-ready` unanswered.
         version: Protocol version of the bot: "0.3.0", "1.0.0" ... "2.2.0", or a later one. It decides which messages
@@ -67,7 +67,7 @@ class EmbeddedBot(BotOptions):
             string as its version.
         metrics: True to send a `metrics` message before `bot-ready`.
         speech_threshold: RMS level, of 32768, from which audio counts as speech; `math.inf` ignores all audio.
-        hangover: Seconds of silence that end the user's utterance.
+        hangover (seconds): Silence that ends the user's utterance.
         config: Config of the bot's services, as ``[{"service", "options": [{"name", "value"}]}]``. Each session has a
             copy, `session.config`. Only bots of RTVI 0.3 and 1.x have a config.
         config_types: Types of options ("bool", "number", "string", "array", "object") by service and name, for options
@@ -89,8 +89,8 @@ class EmbeddedBot(BotOptions):
         port: Port for HTTP; 0 takes any free one. The WebSocket's port is always any free one.
         ssl_context: Server-side TLS context, which makes both HTTPS and WSS.
         provider_api: Server that receives the bot's requests to end telephone calls; None for no requests.
-        base_url: "http://host:port", once started. `POST /connect`, `/start` and `/action` are there.
-        ws_url: "ws://host:port/ws", once started. Every other path works too. The client's first message chooses the
+        base_url: `http://host:port`, once started. `POST /connect`, `/start` and `/action` are there.
+        ws_url: `ws://host:port/ws`, once started. Every other path works too. The client's first message chooses the
             route: the text `eval-connect` opens the eval route; the first messages of a telephone provider (Twilio,
             Telnyx, Plivo, Exotel) open a telephone call, with `BotSession.call`; all other clients use protobuf.
     """
@@ -121,8 +121,8 @@ class EmbeddedBot(BotOptions):
     def _plan_of_faults(self) -> FaultPlan:
         return FaultPlan(self.faults)
 
-    def start(self) -> None:
-        """Start listening. `base_url` and `ws_url` are set when this returns.
+    def start(self) -> EmbeddedBot:
+        """Start listening, and return this object. `base_url` and `ws_url` are set when this returns.
 
         Raises:
             OSError: The port is in use.
@@ -143,12 +143,13 @@ class EmbeddedBot(BotOptions):
             self.stop()
             raise
         self.base_url = f"http{secure}://{authority(self.host, self._endpoint.port)}"
+        return self
 
     def stop(self, timeout: float = 5.0) -> None:
         """End all sessions (close code 1012) and all threads. Idempotent, and harmless before `start()`.
 
         Args:
-            timeout: Limit in seconds. It returns then, even if a session's `handler` still runs.
+            timeout (seconds): Limit of the call. It returns then, even if a session's `handler` still runs.
         """
         WAIT.check(timeout=timeout)
         deadline = monotonic() + timeout
@@ -200,7 +201,7 @@ class EmbeddedBot(BotOptions):
 
         Args:
             patterns: Regular expressions, searched in a user's text in any case of letters.
-            timeout: Limit in seconds.
+            timeout (seconds): Limit of the wait.
 
         Raises:
             AssertionError: A pattern had no match within `timeout`. The text has the first such pattern, and all texts
@@ -218,8 +219,7 @@ class EmbeddedBot(BotOptions):
                 )
 
     def __enter__(self) -> EmbeddedBot:
-        self.start()
-        return self
+        return self.start()
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None

@@ -81,14 +81,14 @@ class Reply:
 
     Attributes:
         text: Text that the model writes; "" if it runs but writes nothing; None if it doesn't run.
-        after: Seconds until the model writes or calls.
+        after (seconds): Time until the model writes or calls.
         filler: Text that the bot speaks before the model writes, also while the function runs.
         call: Function that the model calls first: its name, or a tuple of name and arguments. `text` belongs to the run
             after it. The call is reported as bots of this version do; before RTVI 1.2, bots don't report their own
             functions.
         result: Result of the function, as JSON. None if the client runs the function; the bot then waits for the result
             until the user interrupts.
-        seconds: Duration of the bot's own function.
+        seconds (seconds): Duration of the bot's own function.
         report_level: Level of detail of the call's report, as in `BotSession.call_function()`. From RTVI 1.2 on, this
             report alone starts the client's function: it doesn't run without the name, and gets no arguments without
             their report. On the eval route, the level that the client asked for applies instead, as with Pipecat.

@@ -126,7 +126,7 @@ _Route: TypeAlias = ProtobufRoute | EvalRoute | PhoneRoute
 
 
 class BotSession:
-    """The bot's end of one connection. Any thread may use it.
+    """The bot's end of one connection. Made by `EmbeddedBot`. Any thread may use it.
 
     The session object keeps all received messages and audio.
 
@@ -194,7 +194,7 @@ class BotSession:
 
         Args:
             type: RTVI message type.
-            timeout: Limit in seconds.
+            timeout (seconds): Limit of the wait.
             where: Further condition on the message. It is called with an internal lock held, so keep it simple.
 
         Raises:
@@ -235,7 +235,7 @@ class BotSession:
 
         Args:
             keys: Keys, such as "12#".
-            timeout: Limit in seconds.
+            timeout (seconds): Limit of the wait.
 
         Raises:
             RequestTimeoutError: The keys were not pressed in time.
@@ -315,7 +315,7 @@ class BotSession:
         Args:
             name: Name of the function.
             arguments: Arguments by name.
-            timeout: Limit in seconds for the client's `llm-function-call-result`.
+            timeout (seconds): Limit of the wait for the client's `llm-function-call-result`.
             report_level: Level of detail in the reports of bots from 1.2 on, a setting of real bots with the default
                 "none". "disabled": no report; "none": the id of the call; "name": also the function's name;
                 "arguments": also the arguments; "full": also the result. On the eval route, the client's level applies

@@ -45,7 +45,7 @@ Apply: TypeAlias = Callable[[Callable[[], object]], None]
 
 
 class Injection:
-    """An injected fault. Any thread may use it.
+    """An injected fault. Made by `inject()`. Any thread may use it.
 
     Attributes:
         fault: Fault, as given to `inject()`.
@@ -119,7 +119,7 @@ class InjectionPlan:
 
 
 class ProxyConnection:
-    """A client's connection through the proxy. Any thread may use it."""
+    """A client's connection through the proxy. Made by `FaultProxy`. Any thread may use it."""
 
     def __init__(
         self, client: socket.socket, targets: Sequence[TargetAddress], selector: selectors.BaseSelector, apply: Apply

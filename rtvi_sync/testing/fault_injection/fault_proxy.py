@@ -156,8 +156,8 @@ class FaultProxy:
 
         self._apply(listen)
 
-    def start(self) -> None:
-        """Start listening.
+    def start(self) -> FaultProxy:
+        """Start listening, and return this object.
 
         Raises:
             OSError: The host is not an address of this machine, or the target's name is unknown.
@@ -174,6 +174,7 @@ class FaultProxy:
         self._running, self._stopping = True, False
         # Created here, not on the thread, so that all descriptors are open when start() returns.
         self._thread = start_thread("bot-proxy", self._run, selectors.DefaultSelector())
+        return self
 
     def stop(self, timeout: float = 5.0) -> None:
         """Close the port and all connections, and end the thread. Idempotent, and harmless before `start()`."""
@@ -189,8 +190,7 @@ class FaultProxy:
             logger.warning("The proxy's thread still runs after %.1f s: %s", timeout, thread.name)
 
     def __enter__(self) -> FaultProxy:
-        self.start()
-        return self
+        return self.start()
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None

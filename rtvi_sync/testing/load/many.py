@@ -76,7 +76,7 @@ def run_many(
             `MeasuredClient.for_url()`.
         concurrency: Maximum number of sessions at a time. The others wait until one has ended.
         spawn_rate: Maximum number of sessions that start in a second; `math.inf` starts them as fast as possible.
-        session_timeout: Seconds after which a session is closed and counts as failed; None for no limit.
+        session_timeout (seconds): Time after which a session is closed and counts as failed. None: no limit.
         connect: Function that connects a client; `connect()` by default. For a Pipecat runner, pass
             ``lambda client: client.start_bot_and_connect("http://localhost:7860/start")``.
         on_row: Function called with each row as its session ends, on the session's thread. If a session got no thread,

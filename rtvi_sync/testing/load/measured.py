@@ -61,8 +61,8 @@ class Measurement:
             user; "step": a block that the application measured by `MeasuredClient.measure()`.
         name: "connect", "start_bot" or "start_bot_and_connect"; the type of the request; "first text", "first audio" or
             "complete" for an answer; the name of the step.
-        began: Start in monotonic seconds.
-        seconds: Duration; until the failure if it failed.
+        began (seconds): Time of Python's monotonic clock at the start.
+        seconds (seconds): Duration; until the failure if it failed.
         size: Characters of JSON in the answer to a request, summed over a stream's messages; 0 for other kinds.
         error: The error, without a traceback; None if it succeeded.
     """
@@ -193,7 +193,7 @@ class MeasuredClient(RTVIClient):
         answer that a further question interrupted is skipped. The bot's unasked words are not an answer.
 
         Args:
-            timeout: Limit in seconds; None for no limit.
+            timeout (seconds): Limit of the wait. None: no limit.
 
         Raises:
             RequestTimeoutError: The answer did not end in time, which is reported as a failed answer. `.turn` has the

@@ -121,8 +121,8 @@ class Row:
         error: Error text with its type; None if the session passed.
         kind: `kind` of the error, such as "not_heard" or "timeout"; None if it has none.
         traceback: Traceback of the error.
-        began: Start, in seconds since the start of the run.
-        seconds: Duration, from before the creation of the client until after its close.
+        began (seconds): Start, counted from the start of the run.
+        seconds (seconds): Duration, from before the creation of the client until after its close.
         measurements: Measurements in the order of completion.
         audio: Audio figures of the last session.
     """
@@ -196,7 +196,7 @@ class Report:
 
     Attributes:
         rows: Sessions, in the order of their starts.
-        seconds: Duration of the run.
+        seconds (seconds): Duration of the run.
         date: Start in UTC: "2026-11-28T09:00:00Z"; "" if unknown, like the next three.
         url: URL of the bot, without secret parts.
         transport: Name of the first connected session's transport.

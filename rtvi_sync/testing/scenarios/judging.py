@@ -92,7 +92,7 @@ class ChatJudge:
         base_url: URL of the server, without ``/chat/completions``: ``http://localhost:11434/v1`` for Ollama.
         model: Name of the model.
         api_key: Bearer token. It appears in no error, log or `repr()`.
-        timeout: Limit in seconds for each request.
+        timeout (seconds): Limit of each request.
         client: The application's `httpx.Client`, for its own headers, proxies and certificate authorities.
 
     Raises:

@@ -24,10 +24,7 @@ def read_recording(path: Path) -> WavSource:
     Raises:
         DeviceError: The recording cannot be read, or is too long.
     """
-    try:
-        source = WavSource(path)
-    except OSError as error:  # a path that no system allows
-        raise DeviceError(f"{one_line(str(path))} cannot be used: {error.strerror}", devices=("mic",)) from None
+    source = WavSource(path)
     if is_too_long(source.pcm, source.sample_rate_hz):
         raise DeviceError(f"the recording {path} is longer than {MAX_SPEECH} s", devices=("mic",))
     return source

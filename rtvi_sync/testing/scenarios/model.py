@@ -249,7 +249,7 @@ class Simulation(Record):
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class Scenario(Record):
-    """One conversation with a bot and its expectations: scripted, or simulated by a persona.
+    """One conversation with a bot and its expectations: scripted, or simulated by a persona. Made by `load()`.
 
     Attributes:
         name: Its own name.
@@ -315,8 +315,8 @@ class Scenario(Record):
                 the event "response" of a speaking bot.
             next_line: ``next_line(turns)``, or ``next_line(turns, simulation)``, plays a simulated caller, as in
                 `simulate()`.
-            timeout: Limit in seconds for an expectation without `within_ms`.
-            connect_timeout: Limit in seconds until the bot is ready.
+            timeout (seconds): Limit of an expectation without `within_ms`.
+            connect_timeout (seconds): Limit of the wait for a ready bot.
             token, headers: See `RTVIClient.for_url()`.
             record: Path of a recording of the session, as in `RTVIClient.record()`, with the report page if the
                 scenario doesn't pass.

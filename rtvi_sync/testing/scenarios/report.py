@@ -86,7 +86,7 @@ class ScenarioTurnResult(Record):
         expectations: The checked expectations.
         failure: Failure of the turn itself; None if there is none.
         reason: Why the door cannot run the turn; "" if it can.
-        duration_ms: Duration in milliseconds; 0 if it did not run.
+        duration_ms (milliseconds): Duration. 0 if it did not run.
     """
 
     index: int
@@ -140,7 +140,7 @@ class ScenarioResult(Record):
         failure: Failure of the run as a whole, such as an unreachable bot; None if there is none.
         reason: Why the scenario could not run at all; "" if it did.
         attempt: Number of the run of a simulated scenario, counted from 1.
-        duration_ms: Duration of the run in milliseconds.
+        duration_ms (milliseconds): Duration of the run.
         events: Events of the bot, oldest first, as in Pipecat's results.
         conversation: Lines as pairs of speaker ("user" or "bot") and text.
     """

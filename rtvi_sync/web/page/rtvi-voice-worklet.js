@@ -1,30 +1,30 @@
-// The audio thread of <rtvi-voice>: the microphone becomes frames of 16 kHz, the bot's audio becomes sound.
+// The audio thread of <rtvi-voice>: makes 16 kHz frames of the microphone's audio, and plays the bot's audio.
 
 export const MICROPHONE_RATE = 16000;
 const FRAME_SECONDS = 0.02;
-// How often the page learns what was played: also the clock of the page, whose timers a browser slows down when hidden.
+// Interval of the status messages. They are also the page's clock, because browsers slow down timers of hidden pages.
 const STATUS_SECONDS = 0.05;
 
 // -- resampling --------------------------------------------------------------------------------------------------------
 
 // Zero crossings of the filter on each side, at the lower of both rates: 2 ms of delay at 16 kHz.
 const ZEROS = 32;
-// Of the lower Nyquist frequency: the filter falls from 0.86 to 1.00 of it, by 70 dB.
+// Share of the lower Nyquist frequency. The filter falls by 70 dB from 0.86 to 1.00 of that frequency.
 const CUTOFF = 0.93;
 const KAISER_BETA = 7;
-// Rates with no common divisor would need a table of their own length.
+// Limits the table for rates without a common divisor.
 const MAX_PHASES = 1024;
 
 const commonDivisor = (a, b) => (b === 0 ? a : commonDivisor(b, a % b));
 
-/** The modified Bessel function of the first kind and order 0, of which a Kaiser window is made. */
+/** Return the modified Bessel function of the first kind and order 0, for the Kaiser window. */
 function bessel(x) {
   let sum = 1;
   for (let term = 1, k = 1; term > sum * 1e-9; k++) sum += term *= (x / (2 * k)) ** 2;
   return sum;
 }
 
-/** Changes the sample rate of a stream that comes in blocks of any size: a polyphase filter of windowed sincs. */
+/** A sample rate converter for a stream of blocks of any size: a polyphase filter of windowed sincs. */
 export class Resampler {
   constructor(from, to) {
     const divisor = commonDivisor(from, to);
@@ -43,11 +43,11 @@ export class Resampler {
       const gain = filter.reduce((sum, each) => sum + each, 0);
       return filter.map((each) => each / gain);
     });
-    this.rest = new Float32Array(half - 1); // input that later output depends on too
-    this.at = 0; // of the next output sample's first input sample, in samples of `rest`, times `up`
+    this.rest = new Float32Array(half - 1); // input that later output depends on, too
+    this.at = 0; // position of the next output sample's first input sample in `rest`, times `up`
   }
 
-  /** Return what a block of samples becomes; what its end becomes is returned with the next one. */
+  /** Return the converted block. The result of its last samples follows with the next block. */
   push(block) {
     if (this.up === this.down) return block;
     const samples = new Float32Array(this.rest.length + block.length);
@@ -79,14 +79,14 @@ const power = (samples) => samples.reduce((sum, each) => sum + each * each, 0);
 
 // -- playing -----------------------------------------------------------------------------------------------------------
 
-// Queued before it begins, so that a late message is not heard as a gap; less is played when no more has come for long.
+// Audio queued before playback starts, so that a late message makes no gap. Less is played after WAIT_SECONDS.
 const BEGIN_SECONDS = 0.04;
 const WAIT_SECONDS = 0.06;
 const FADE_SECONDS = 0.005;
-// The server is 1 s ahead at most; more comes only of a server that does not keep to the protocol.
+// The server sends at most 1 s ahead; only one that breaks the protocol sends more.
 const MAX_SECONDS = 10;
 
-/** The queue of the bot's audio, which is heard without gaps as long as it does not run empty. */
+/** The queue of the bot's audio. It plays without gaps until it is empty. */
 export class Player {
   constructor(rate) {
     this.rate = rate;
@@ -95,7 +95,7 @@ export class Player {
     this.chunks = [];
     this.queued = 0; // samples of all chunks
     this.playing = false;
-    this.waited = 0; // samples since there was something to play
+    this.waited = 0; // samples since audio was queued
   }
 
   /** Set the rate of the audio that follows. */
@@ -109,7 +109,7 @@ export class Player {
     return Math.max(0, this.received - this.queued / this.rate);
   }
 
-  /** Count from 0 again, for a new connection. What is queued is played all the same. */
+  /** Count from 0 again, for a new connection. Queued audio is still played. */
   restart() {
     this.received = 0;
   }
@@ -123,7 +123,7 @@ export class Player {
     this.queued += chunk.length;
   }
 
-  /** Discard what is queued, but for a few samples in which the voice fades. */
+  /** Discard the queued audio, except for a few samples that fade out. */
   clear() {
     const fade = this.playing ? Math.min(this.queued, Math.round(FADE_SECONDS * this.rate)) : 0;
     const samples = new Float32Array(fade);
@@ -133,7 +133,7 @@ export class Player {
     this.queued = fade;
   }
 
-  /** Fill a block with what is to be heard. */
+  /** Fill a block with the next audio. */
   read(block) {
     if (!this.playing && this.queued > 0) {
       this.playing = this.queued >= BEGIN_SECONDS * this.rate || this.waited >= WAIT_SECONDS * this.rate;
@@ -160,7 +160,7 @@ export class Player {
 
 // -- the processor -----------------------------------------------------------------------------------------------------
 
-// Outside of an audio thread, as in tests, there are no processors.
+// Only an audio thread has processors; tests import this file elsewhere.
 if (globalThis.registerProcessor) {
   class VoiceProcessor extends AudioWorkletProcessor {
     constructor() {
@@ -169,8 +169,8 @@ if (globalThis.registerProcessor) {
       this.player = new Player(sampleRate);
       this.frame = new Float32Array(MICROPHONE_RATE * FRAME_SECONDS);
       this.filled = 0;
-      this.heard = 0; // power of what was played since the last status
-      this.samples = 0; // in it
+      this.heard = 0; // power of the audio played since the last status
+      this.samples = 0; // number of these samples
       this.port.onmessage = ({ data }) => {
         if (data.audio) this.player.push(data.audio);
         else if (data.rate) this.player.setRate(data.rate);

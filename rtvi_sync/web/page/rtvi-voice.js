@@ -6,10 +6,11 @@
 // Attributes: heading (a text above it), no-text (without a field for writing).
 // Methods: start(), stop(), sendText(text). Property: muted. Its texts: customElements.get("rtvi-voice").texts.
 // Event: rtvi-event, with detail {event, data}, for each event of the server.
-// Style: the custom properties and parts that the style sheet below begins with.
-// What the server and the bot say is put on the page as text (textContent), never as HTML.
+// Style: the custom properties at the start of the style sheet below, and the parts.
+// All text of the server and the bot is shown as text (textContent), never as HTML.
 
 const BASE = new URL("./", import.meta.url);
+const WORKLET = "rtvi-voice-worklet.js";
 const MICROPHONE_RATE = 16000;
 
 // -- the transcript ----------------------------------------------------------------------------------------------------
@@ -17,18 +18,18 @@ const MICROPHONE_RATE = 16000;
 const MAX_LINES = 500;
 
 /**
- * What both have said, as lines {who, text, interim, spoken}: `who` is "you", "bot" or "note"; an interim line may
- * change; `spoken` is how many characters of the text were heard. A line that changes is replaced by a new one.
+ * The words of both sides, as lines {who, text, interim, spoken}. `who` is "you", "bot" or "note", an interim line may
+ * change, and `spoken` is the number of characters that were heard. A changed line is replaced by a new one.
  */
 export class Transcript {
   constructor() {
     this.lines = [];
-    this.chosen = {}; // many bots report the same words by several events: the first kind of each counts
-    this.interim = null; // the line of what the user is saying
-    this.answer = []; // the lines of what the bot is saying
+    this.chosen = {}; // many bots report the same words in several events: only the first kind of each side counts
+    this.interim = null; // the line of the user's current words
+    this.answer = []; // the lines of the bot's current answer
   }
 
-  /** Take an event into account. */
+  /** Update the lines for an event. */
   apply(event, data) {
     if (event === "userInput" || event === "userTranscript") this.hear(event, data);
     else if (event === "botTranscript" || event === "botOutput") this.say(event, data);
@@ -62,12 +63,12 @@ export class Transcript {
   }
 
   say(event, { text, output_type, spoken_status = "new" }) {
-    // A part of botOutput is reported again with each word that is spoken.
+    // botOutput reports each part again while its words are spoken.
     if (!this.isChosen("bot", event) || spoken_status !== "new" || output_type === "word") return;
     this.answer.push(this.add("bot", text));
   }
 
-  // Bots report neither the end of an answer that ends with no sentence, nor where one begins that interrupts another.
+  // Bots do not report the last words of an answer that stops in mid-sentence, or where an interrupting answer starts.
   endTurn({ status, bot_text: text, spoken_text: heard }) {
     const [first, ...others] = this.answer;
     this.answer = [];
@@ -78,7 +79,7 @@ export class Transcript {
   }
 }
 
-/** Return how many characters of a text were heard. Both may differ in spaces and punctuation. */
+/** Return the number of characters of a text that were heard. Spaces and punctuation may differ. */
 export function spokenLength(text, heard) {
   const count = (words) => words.match(/[\p{L}\p{N}]/gu)?.length ?? 0;
   let rest = count(heard);
@@ -104,7 +105,7 @@ async function openMicrophone() {
 const stopTracks = (stream) => stream.getTracks().forEach((track) => track.stop());
 
 /**
- * The loudspeaker, the microphone if there is one, and between them the audio thread of rtvi-voice-worklet.js.
+ * The loudspeaker and, if there is one, the microphone. rtvi-voice-worklet.js runs in the audio thread between them.
  *
  * The handlers are `frame(pcm, level)`, `status({played, playing, level})`, `lost()` and `paused(whether)`.
  */
@@ -120,7 +121,7 @@ class Sound {
 
   async open() {
     this.#context.onstatechange = () => this.handlers.paused(!["running", "closed"].includes(this.#context.state));
-    await this.#context.audioWorklet.addModule(new URL("rtvi-voice-worklet.js", BASE));
+    await this.#context.audioWorklet.addModule(new URL(WORKLET, BASE));
     this.#node = new AudioWorkletNode(this.#context, "rtvi-voice", { outputChannelCount: [1] });
     this.#node.port.onmessage = ({ data }) => {
       if (data.frame) this.handlers.frame(data.frame, data.level);
@@ -141,9 +142,9 @@ class Sound {
     return this.#stream !== null;
   }
 
-  /** Send what a microphone records, until it is disconnected from the computer. */
+  /** Send the audio of a microphone until it is unplugged. */
   connectMicrophone(stream) {
-    if (this.#context.state === "closed") return stopTracks(stream); // the user has ended while being asked
+    if (this.#context.state === "closed") return stopTracks(stream); // the conversation ended before the user's answer
     this.#stream = stream;
     stream.getAudioTracks()[0].onended = () => {
       this.#disconnectMicrophone();
@@ -159,7 +160,7 @@ class Sound {
     this.#source = this.#stream = null;
   }
 
-  /** A muted microphone records silence, also for the browser's own sign that a page records. */
+  /** True to record silence. The browser's own recording sign shows this, too. */
   set muted(value) {
     for (const track of this.#stream?.getTracks() ?? []) track.enabled = !value;
   }
@@ -176,7 +177,7 @@ class Sound {
     this.#node.port.postMessage({ clear: true });
   }
 
-  /** Count what is played from 0 again. */
+  /** Count the played audio from 0 again. */
   restart() {
     this.#node.port.postMessage({ restart: true });
   }
@@ -192,14 +193,14 @@ class Sound {
 
 const RETRY_MS = 500;
 const GIVE_UP_MS = 10_000;
-// The server says something each second.
+// The server sends at least one message a second.
 const SILENCE_MS = 3000;
 const REQUEST_MS = 15_000;
 const [PLAYED_MS, IDLE_MS] = [100, 1000];
-// Audio that waits longer than 0.3 s would be late for ever: up to 0.1 s of it in the WebSocket, the newest 0.2 s here.
+// Audio waits at most 0.3 s, or all later audio would be late: 0.1 s in the WebSocket, and the newest 0.2 s here.
 const [MAX_BUFFERED_BYTES, MAX_WAITING_FRAMES] = [MICROPHONE_RATE * 2 * 0.1, 10];
 const TAKEN = 4001;
-// The page has broken the protocol: to repeat that would not help.
+// Codes of a page that has broken the protocol. Another attempt would not help.
 const REFUSED = [1002, 1003, 1007, 1008, 1009];
 const OVER = [404, 409, 410];
 // Errors of a server, or of a proxy in front of it, that opens no WebSocket.
@@ -215,7 +216,7 @@ class Refusal extends Error {
 }
 
 async function request(route, body, timeout = REQUEST_MS) {
-  const signal = AbortSignal.timeout(timeout); // a network that fails silently answers never
+  const signal = AbortSignal.timeout(timeout); // a network that fails silently never answers
   const post = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
   const response = await fetch(new URL(route, BASE), { signal, ...(body === undefined ? {} : post) });
   const answer = await response.json().catch(() => ({}));
@@ -223,24 +224,30 @@ async function request(route, body, timeout = REQUEST_MS) {
   return answer;
 }
 
+/** Return why there is no sound. Browsers do not report this: a policy forbids a worklet that can be fetched. */
+async function causeOf(error) {
+  const isThere = error.name === "AbortError" && (await request(WORKLET).then(() => true, () => false));
+  if (!isThere) return error;
+  const cure = "add 'self' to script-src, or 'strict-dynamic' to its nonce";
+  return new DOMException(`the Content-Security-Policy forbids ${WORKLET}: ${cure}`, "PolicyError");
+}
+
 /** Start the session, or find the one that the server has; return the state of its client. */
 async function startSession() {
-  try {
-    return (await request("session", {})).state;
-  } catch (error) {
-    if (error.status !== 428) throw error;
-    return (await request("session", {})).state; // with the cookie that the first answer has set
-  }
+  // Marked as the first, because the console shows other requests without a cookie as errors.
+  const answer = await request("session", { first: true });
+  if (answer.error !== "no_cookie") return answer.state;
+  return (await request("session", {})).state; // with the cookie that the first answer has set
 }
 
 /** The WebSocket of a session, opened again when it is lost. */
 class Connection {
   #socket = null;
   #last = ""; // the id of the last event
-  #received = 0; // when something came last
-  #lostAt = null; // when the connection was lost; null while there is one
-  #triedAt = -Infinity; // when it was opened last
-  #wasOpen = false; // ever
+  #received = 0; // time of the last message
+  #lostAt = null; // time of the loss; null while connected
+  #triedAt = -Infinity; // time of the last attempt
+  #wasOpen = false; // True after the first successful attempt
   #waiting = [];
   #played = 0;
   #reportedAt = 0;
@@ -289,7 +296,7 @@ class Connection {
 
   #take({ event, data, id }) {
     if (id !== undefined) {
-      // Ids of another session begin otherwise, and all its events are sent.
+      // An id of another session has another prefix. The server sends all events of that session.
       if (this.#last && id.split(".")[0] !== this.#last.split(".")[0]) this.handlers.reset();
       this.#last = id;
     }
@@ -304,13 +311,13 @@ class Connection {
     if (this.#lostAt === null) {
       this.#lostAt = performance.now();
       this.handlers.lost();
-      // At once, except if it was opened just now: a server that closes each connection must not be flooded.
+      // At once, unless the last attempt was just now: a server that closes each connection must not be flooded.
       if (this.#lostAt - this.#triedAt > RETRY_MS) return this.#connect();
     }
     this.#wait();
   }
 
-  /** Wait before the next attempt. In the meantime ask why there is no connection: no page can read the refusal of one. */
+  /** Wait before the next attempt, and ask why the last one was refused, because no page can read that itself. */
   async #wait() {
     const { error = null, refused } = await request("session", undefined, SILENCE_MS).catch((error) => ({ error }));
     if (this.#closed || this.#socket) return;
@@ -322,7 +329,7 @@ class Connection {
 
   #reasonOf(error, refused) {
     if (refused === "too_many_pages") return "pages";
-    // The server answers, but no connection was ever opened: a proxy that lets none through, or a wrong origin.
+    // The server answers, but accepted no connection: a proxy blocks WebSockets, or the origin is wrong.
     return error === null && !this.#wasOpen ? "unsupported" : "lost";
   }
 
@@ -331,7 +338,7 @@ class Connection {
     this.handlers.over(reason);
   }
 
-  /** Leave a socket that may be dead: its last messages and its end are of no interest. */
+  /** Close a socket that may be dead, and ignore its last messages and its end. */
   #abandon() {
     const socket = this.#socket;
     if (socket === null) return;
@@ -344,7 +351,7 @@ class Connection {
     return this.#socket?.readyState === WebSocket.OPEN;
   }
 
-  /** Report what was played, and find out whether the connection is dead. */
+  /** Report the seconds played, and check that the connection is alive. */
   tick({ played = this.#played, playing = false } = {}) {
     const now = performance.now();
     this.#played = played;
@@ -391,6 +398,7 @@ const TEXTS = {
   resume: "Turn on the sound",
   end: "End",
   mute: "Mute",
+  microphone: "Use microphone",
   field: "Write to the bot",
   send: "Send",
   empty: "Press “Start talking”, or write to the bot.",
@@ -399,6 +407,7 @@ const TEXTS = {
     connecting: "Connecting…",
     reconnecting: "Reconnecting…",
     listening: "Listening",
+    ready: "Ready",
     thinking: "Thinking…",
     speaking: "Speaking",
     ended: "Ended",
@@ -411,6 +420,7 @@ const TEXTS = {
       "The microphone cannot be used, perhaps because another program uses it. Press “Try again”, or write.",
     SecurityError: "Browsers give the microphone only to pages that are loaded by HTTPS. You can write.",
     microphoneLost: "The microphone was disconnected. Connect one, then press “Try again”, or write.",
+    policy: "The Content-Security-Policy of this site forbids a file that this page needs. Its administrator can allow it.",
     sound: "The browser cannot play or record sound. Load the page again, or try another browser.",
     paused: "The browser has paused the sound.",
     unreachable: "The server cannot be reached. Check your connection, then try again.",
@@ -425,12 +435,13 @@ const TEXTS = {
   over: {
     user: "You have ended the conversation.",
     left: "You were away, so the conversation was ended.",
-    idle: "Nothing was said for long, so the conversation was ended.",
+    idle: "Nothing was said for a long time, so the conversation was ended.",
     bot: "The bot has ended the conversation.",
     network: "The bot's connection was lost, so the conversation was ended.",
     shutdown: "The server was stopped, so the conversation was ended.",
     failed: "The bot cannot be reached. Try again in a minute.",
     taken: "The conversation continues in another tab.",
+    takenHere: "The conversation continues elsewhere on this page.",
     gone: "The conversation is over, because the connection was lost for too long.",
     lost: "The connection was lost. Check your network, then try again.",
     refused: "The server has refused the connection. Load the page again.",
@@ -439,7 +450,7 @@ const TEXTS = {
   },
 };
 
-/** Return what a failed request means, as a key of `TEXTS.notice`. */
+/** Return the key in `TEXTS.notice` of the reason why a request failed. */
 function reasonOf(error) {
   if (!(error instanceof Refusal)) return "unreachable";
   return { 403: "forbidden", 428: "cookies", 503: "busy" }[error.status] ?? "failing";
@@ -475,7 +486,7 @@ header { display: flex; align-items: center; gap: .75rem; padding: .625rem 1rem;
 h2 { margin: 0; font-size: 1.0625rem; font-weight: 650; overflow-wrap: anywhere; }
 #state { display: flex; align-items: center; gap: .5rem; white-space: nowrap; color: var(--muted); }
 #state::before { content: ""; inline-size: .625rem; block-size: .625rem; border-radius: 50%; background: var(--muted); }
-#state[data-state=listening]::before { background: var(--good); }
+#state[data-state=listening]::before, #state[data-state=ready]::before { background: var(--good); }
 #state[data-state=speaking]::before { background: var(--accent); }
 #state[data-state=thinking]::before, #state[data-state=connecting]::before, #state[data-state=reconnecting]::before { background: none; border: 2px solid var(--accent); animation: pulse 1s ease-in-out infinite alternate; }
 @keyframes pulse { to { opacity: .25; } }
@@ -493,7 +504,7 @@ li.note { align-self: center; color: var(--muted); font-size: .875rem; }
 #notice > span:not(:empty) { padding-block: .5rem; }
 #notice.bad span { color: var(--bad); }
 footer { display: grid; gap: .625rem; padding: .75rem 1rem; border-block-start: 1px solid var(--soft); }
-.row { display: flex; align-items: center; gap: .625rem; }
+.row { display: flex; flex-wrap: wrap; align-items: center; gap: .625rem; }
 button, input { font: inherit; color: inherit; min-block-size: 2.5rem; border: 1px solid var(--line); border-radius: 8px; background: var(--card); }
 button { padding-inline: .875rem; cursor: pointer; white-space: nowrap; }
 button:hover { border-color: var(--ink); }
@@ -501,7 +512,7 @@ button.main, button[aria-pressed=true] { background: var(--accent); border-color
 button.stop { background: var(--card); border-color: var(--bad); color: var(--bad); }
 input { flex: 1; min-inline-size: 0; padding-inline: .75rem; }
 input::placeholder { color: var(--muted); opacity: 1; }
-#levels { flex: 1; display: grid; grid-template-columns: auto minmax(1rem, 1fr); align-items: center; gap: 0 .5rem; min-inline-size: 0; max-inline-size: 16rem; margin-inline-start: auto; font-size: .75rem; line-height: 1.25; color: var(--muted); }
+#levels { flex: 1; display: grid; grid-template-columns: auto minmax(1rem, 1fr); align-items: center; gap: 0 .5rem; min-inline-size: 5rem; max-inline-size: 16rem; margin-inline-start: auto; font-size: .75rem; line-height: 1.25; color: var(--muted); }
 .level { block-size: .375rem; border-radius: .1875rem; background: var(--soft); overflow: hidden; }
 .level > i { display: block; block-size: 100%; border-radius: inherit; background: var(--accent); transform: scaleX(0); transform-origin: 0 50%; transition: transform 80ms linear; }
 .level > i.mine { background: var(--good); }
@@ -524,20 +535,20 @@ function el(tag, properties = {}, ...children) {
   return element;
 }
 
-// Levels below -50 dB are nothing, and 0 dB is all of the bar.
+// The bar is empty below -50 dB, and full at 0 dB.
 const barOf = (level) => Math.max(0, 1 + (20 * Math.log10(Math.max(level, 1e-6))) / 50);
-// What is not as loud as this is silence, also if it is played.
+// Played audio below this level counts as silence.
 const AUDIBLE = 0.003;
 const AUDIBLE_MS = 400;
-// An answer that does not come is not waited for for ever.
+// "Thinking" ends after this time without an answer.
 const THINKING_MS = 20_000;
 const END_MS = 1000;
-// How near to its end the transcript is read, in pixels, if it follows what is said.
+// The transcript follows new lines if it is scrolled to within this many pixels of its end.
 const NEAR_END = 48;
-// In the tab's own storage: a page that is loaded again goes on, and one in another tab does not begin by itself.
+// In the tab's own storage, so that a reloaded page continues, and another tab does not start by itself.
 const TALKING = `rtvi-voice ${BASE.pathname}`;
 
-/** Return the tab's storage; null where cookies are blocked, and it with them. */
+/** Return the tab's storage; null if the browser blocks it along with cookies. */
 function storage() {
   try {
     return sessionStorage;
@@ -545,6 +556,9 @@ function storage() {
     return null;
   }
 }
+
+// The element of this page that connected last. If a page has two elements, this one has the voice.
+let newest = null;
 
 class RTVIVoice extends HTMLElement {
   static texts = TEXTS;
@@ -554,18 +568,18 @@ class RTVIVoice extends HTMLElement {
   #transcript = new Transcript();
   #sound = null;
   #connection = null;
-  #attempt = null; // what an asynchronous step belongs to; another one replaces it
+  #attempt = null; // identifies the conversation for asynchronous steps; null without one
   #state = "idle";
   #ready = false;
   #muted = false;
-  #thinkingSince = 0; // 0: the bot owes nothing
+  #thinkingSince = 0; // 0: no answer is expected
   #audibleAt = 0;
-  #playing = false; // bot's audio, silence included
+  #playing = false; // True while the bot's audio is played, including silence
   #botSpeaks = false;
-  #unsent = []; // texts until the bot is ready
+  #unsent = []; // texts that wait until the bot is ready
   #sent = ""; // the last text that the server has not confirmed
-  #pressed = null; // what the button beside the notice does
-  #atEnd = true; // of the transcript
+  #pressed = null; // action of the button beside the notice
+  #atEnd = true; // True if the transcript is scrolled to its end
 
   constructor() {
     super();
@@ -574,7 +588,7 @@ class RTVIVoice extends HTMLElement {
 
   // -- for the application ---------------------------------------------------------------------------------------------
 
-  /** Begin a conversation, or continue the one that the server has. Call it in the handler of a click. */
+  /** Start a conversation, or continue the one that the server has. Call it in the handler of a click. */
   async start({ muted = false } = {}) {
     await this.#start(muted);
   }
@@ -585,22 +599,22 @@ class RTVIVoice extends HTMLElement {
     if (attempt === null) return;
     if (this.#connection?.send({ type: "end" })) {
       this.#sound.close();
-      // The last events follow, unless the connection is lost right now.
+      // The last events follow, unless the connection is lost now.
       setTimeout(() => this.#attempt === attempt && this.#over("user"), END_MS);
     } else {
-      request("end", {}).catch(() => {}); // of a session that may not have begun
+      request("end", {}).catch(() => {}); // the session may not have started
       this.#over("user");
     }
   }
 
-  /** Send a text; without a conversation begin one, without the microphone. */
+  /** Send a text. Without a conversation, start one without the microphone. */
   sendText(text) {
     this.#unsent.push(text);
     if (this.#attempt === null) this.#start(true);
     else this.#flush();
   }
 
-  /** Whether the bot does not hear the user. To set it to false may ask for the microphone. */
+  /** True if the bot does not hear the user. Setting it to false may ask for the microphone. */
   get muted() {
     return this.#muted;
   }
@@ -610,6 +624,7 @@ class RTVIVoice extends HTMLElement {
     if (this.#sound?.hasMicrophone) this.#sound.muted = this.#muted;
     else if (this.#connection && !this.#muted) this.#addMicrophone();
     this.#remember();
+    this.#update();
     this.#show();
   }
 
@@ -628,7 +643,7 @@ class RTVIVoice extends HTMLElement {
     this.#leave();
   }
 
-  /** Close everything, and leave the session to the page that comes next: the server keeps it for some seconds. */
+  /** Close everything. The server keeps the session for some seconds, for the user's next page. */
   #leave = () => {
     if (this.#attempt === null) return;
     this.#close();
@@ -659,16 +674,18 @@ class RTVIVoice extends HTMLElement {
     this.#notify("");
     this.#set("connecting");
     this.#render();
-    // Before there is an AudioContext: to a page that records, browsers allow sound also before a click.
+    // Before the AudioContext is made, because browsers let a page that records play sound without a click.
     const stream = muted ? null : await this.#askForMicrophone(attempt);
     if (this.#attempt !== attempt) return;
     let sound;
     try {
       sound = this.#sound = this.#newSound();
       await sound.open();
-    } catch (error) {
+    } catch (thrown) {
       if (stream) stopTracks(stream);
-      if (this.#attempt === attempt) this.#fail(this.#texts.notice.sound, error);
+      const error = await causeOf(thrown);
+      const reason = { PolicyError: "policy", AbortError: "unreachable" }[error.name] ?? "sound";
+      if (this.#attempt === attempt) this.#fail(this.#texts.notice[reason], error);
       return;
     }
     if (this.#attempt !== attempt) return stream && stopTracks(stream);
@@ -699,9 +716,10 @@ class RTVIVoice extends HTMLElement {
       over: (reason) => this.#over(reason),
     });
     this.#connection.open();
+    newest = this;
     this.#remember();
     if (sound.paused) this.#paused(true);
-    if (!this.#muted && !sound.hasMicrophone) this.#addMicrophone(); // the user has unmuted in the meantime
+    if (!this.#muted && !sound.hasMicrophone) this.#addMicrophone(); // the user has unmuted during the start
   }
 
   #newSound() {
@@ -720,7 +738,7 @@ class RTVIVoice extends HTMLElement {
     });
   }
 
-  /** Return the microphone's stream; null if there is none, which the notice says, or if the user has ended. */
+  /** Return the microphone's stream. Null if there is none, as the notice says, or if the conversation has ended. */
   async #askForMicrophone(attempt) {
     let stream;
     try {
@@ -734,7 +752,7 @@ class RTVIVoice extends HTMLElement {
     return null;
   }
 
-  /** Say why there is no microphone. A conversation goes on without it, and does not begin. */
+  /** Show why there is no microphone. A running conversation continues without it; a new one does not start. */
   #refuse(error) {
     const { notice, retry } = this.#texts;
     const text = notice[error.name] ?? notice.NotReadableError;
@@ -754,7 +772,7 @@ class RTVIVoice extends HTMLElement {
   async #addMicrophone() {
     const stream = await this.#askForMicrophone(this.#attempt);
     if (stream === null) return;
-    if (this.#sound.hasMicrophone) return stopTracks(stream); // asked for twice
+    if (this.#sound.hasMicrophone) return stopTracks(stream); // it was asked for twice
     this.#notify("");
     this.#useMicrophone(stream);
   }
@@ -763,8 +781,13 @@ class RTVIVoice extends HTMLElement {
     this.muted = false;
   };
 
+  /** True if the bot hears the user. */
+  get #isHeard() {
+    return Boolean(this.#sound?.hasMicrophone) && !this.#muted;
+  }
+
   #remember() {
-    if (this.#connection) storage()?.setItem(TALKING, this.#sound.hasMicrophone && !this.#muted ? "talking" : "muted");
+    if (this.#connection) storage()?.setItem(TALKING, this.#isHeard ? "talking" : "muted");
   }
 
   #onEvent(event, data) {
@@ -786,7 +809,7 @@ class RTVIVoice extends HTMLElement {
   }
 
   #onTransportState(state) {
-    // Of a session that ends the reason follows at once, so these states are not shown.
+    // The reason of the end follows at once, so these states are not shown.
     if (["disconnecting", "disconnected", "error"].includes(state)) return;
     this.#ready = state === "ready";
     this.#flush();
@@ -833,17 +856,18 @@ class RTVIVoice extends HTMLElement {
     else if (this.#parts.noticeText.textContent === notice.paused) this.#notify("");
   }
 
-  /** Set the state by what is heard and said. */
+  /** Show the state of the conversation. */
   #update() {
     if (this.#connection === null || this.#state === "reconnecting") return;
     const now = performance.now();
     if (now - this.#thinkingSince > THINKING_MS) this.#thinkingSince = 0;
     if (!this.#ready) this.#set("connecting");
     else if (now - this.#audibleAt < AUDIBLE_MS || (this.#playing && this.#botSpeaks)) this.#set("speaking");
-    else this.#set(this.#thinkingSince ? "thinking" : "listening");
+    else if (this.#thinkingSince) this.#set("thinking");
+    else this.#set(this.#isHeard ? "listening" : "ready");
   }
 
-  /** End before it has begun. */
+  /** Show why a conversation could not start. */
   #fail(text, error) {
     console.info(`rtvi-voice: ${error.name}: ${error.message}`);
     this.#close();
@@ -854,11 +878,12 @@ class RTVIVoice extends HTMLElement {
 
   #over(reason) {
     const { over } = this.#texts;
+    const isHere = reason === "taken" && newest !== this; // the conversation continues on this page
     this.#close();
-    storage()?.removeItem(TALKING);
-    this.#muted &&= ["taken", "lost", "pages"].includes(reason); // then the conversation goes on as it was
+    if (!isHere) storage()?.removeItem(TALKING);
+    this.#muted &&= ["taken", "lost", "pages"].includes(reason); // then the conversation can continue unchanged
     this.#set("ended", { taken: "takeBack", failed: "retry", lost: "retry", pages: "retry", unsupported: "retry" }[reason] ?? "again");
-    this.#notify(over[reason] ?? over.bot, ["user", "taken", "bot"].includes(reason) ? "" : "bad");
+    this.#notify((isHere ? over.takenHere : over[reason]) ?? over.bot, ["user", "taken", "bot"].includes(reason) ? "" : "bad");
   }
 
   #close() {
@@ -882,14 +907,14 @@ class RTVIVoice extends HTMLElement {
     const texts = this.#texts;
     const parts = (this.#parts = {
       state: el("span", { id: "state", part: "state" }),
-      // Not the state itself: listening, thinking and speaking change too often to be read out.
+      // Not the state itself, which changes too often to be read out: only the first one of a connection.
       spoken: el("span", { className: "unseen", role: "status" }),
       empty: el("p", { id: "empty" }, texts.empty),
       lines: el("ol", { role: "list", part: "transcript" }),
       noticeText: el("span"),
       action: el("button", { type: "button", hidden: true }),
       main: el("button", { type: "button", className: "main", part: "main" }),
-      mute: el("button", { type: "button", part: "mute", aria: { pressed: false } }, texts.mute),
+      mute: el("button", { type: "button", part: "mute" }),
       mine: el("i", { className: "mine" }),
       bots: el("i"),
       text: el("input", { maxLength: 2000, autocomplete: "off", placeholder: texts.field, enterKeyHint: "send" }),
@@ -927,17 +952,18 @@ class RTVIVoice extends HTMLElement {
     this.#set("idle");
   }
 
-  /** Show a state, and what the main button does. */
+  /** Show a state, and the action of the main button. */
   #set(state, action = "start") {
     if (state === this.#state && this.#parts.state.textContent) return;
-    const spoken = { listening: "ready", thinking: "ready", speaking: "ready" };
-    const was = spoken[this.#state] ?? this.#state;
+    const isReady = (each) => ["ready", "listening", "thinking", "speaking"].includes(each);
+    const wasReady = isReady(this.#state);
     this.#state = state;
     const [texts, parts] = [this.#texts, this.#parts];
     parts.state.textContent = texts.state[state];
     parts.state.dataset.state = state;
-    // The reason of an end, and that the connection is lost, are said by the notice.
-    if (was !== (spoken[state] ?? state)) parts.spoken.textContent = spoken[state] ? texts.state.listening : "";
+    // The notice has the reason of an end, and reports a lost connection.
+    if (!isReady(state)) parts.spoken.textContent = "";
+    else if (!wasReady) parts.spoken.textContent = texts.state[this.#isHeard ? "listening" : "ready"];
     parts.main.textContent = this.#attempt === null ? texts[action] : texts.end;
     parts.main.classList.toggle("stop", this.#attempt !== null);
     this.#show();
@@ -946,7 +972,10 @@ class RTVIVoice extends HTMLElement {
   #show() {
     const { mute, main, empty, levels, noticeText } = this.#parts;
     const focused = this.shadowRoot.activeElement === mute;
-    mute.setAttribute("aria-pressed", this.#muted);
+    const isSwitch = !this.#muted || this.#sound?.hasMicrophone; // otherwise there is nothing to mute
+    mute.textContent = this.#texts[isSwitch ? "mute" : "microphone"];
+    if (isSwitch) mute.setAttribute("aria-pressed", this.#muted);
+    else mute.removeAttribute("aria-pressed");
     mute.hidden = this.#attempt === null;
     if (focused && mute.hidden) main.focus();
     levels.hidden = this.#attempt === null;
@@ -996,7 +1025,7 @@ class RTVIVoice extends HTMLElement {
     return item;
   }
 
-  /** Keep the last line visible, unless the user reads further up. */
+  /** Keep the last line visible, unless the user has scrolled up. */
   #follow() {
     const { scroll } = this.#parts;
     if (this.#atEnd) scroll.scrollTop = scroll.scrollHeight;

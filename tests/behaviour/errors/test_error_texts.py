@@ -347,7 +347,12 @@ def bundles() -> Iterator[Situation]:
 
 
 def refusals_with_advice() -> Iterator[Situation]:
-    nginx = ("Check the path of ws_url", "its location in nginx", "proxy_http_version 1.1", "Upgrade and Connection")
+    nginx = (
+        "Check the path of the URL (ws_url)",
+        "its location in nginx",
+        "proxy_http_version 1.1",
+        "Upgrade and Connection",
+    )
     basic, bearer = 'WWW-Authenticate: Basic realm="bots"', "WWW-Authenticate: Bearer"
     tls_only = b"<html><head><title>400 The plain HTTP request was sent to HTTPS port</title></head></html>"
     go_tls_only = b"Client sent an HTTP request to an HTTPS server.\n"
@@ -393,9 +398,9 @@ def refusals() -> Iterator[Situation]:
     for status, parts in (
         (401, ("token may be missing or wrong",)),
         (403, ("token may be missing, wrong, expired, or used before",)),
-        (404, ("Check the path of ws_url",)),
-        (405, ("Check the path of ws_url",)),
-        (426, ("Check the path of ws_url",)),
+        (404, ("Check the path of the URL (ws_url)",)),
+        (405, ("Check the path of the URL (ws_url)",)),
+        (426, ("Check the path of the URL (ws_url)",)),
         (429, ("Try again in 7 s",)),
         (500, ("See the server's log",)),
         (503, ("Try again in 7 s", "See the server's log")),
@@ -409,7 +414,7 @@ def refusals() -> Iterator[Situation]:
             (f"ws://<server>/path refused the WebSocket handshake with {status}: all bots are busy", *parts),
             status,
         )
-    for status, part in ((200, "Check the path of ws_url"), (302, "Redirects are not followed")):
+    for status, part in ((200, "Check the path of the URL (ws_url)"), (302, "Redirects are not followed")):
         yield Situation(
             f"WebSocket answered with {status}",
             lambda rig, status=status: rig.connect(
@@ -434,7 +439,12 @@ def refusals() -> Iterator[Situation]:
             name,
             lambda rig, lines=lines: rig.connect(f"ws://{rig.serve(switching(*lines))}/path?token={SECRET}"),
             TransportStartError,
-            ("ws://<server>/path failed", "without a valid", "Sec-WebSocket-Accept", "Check the path of ws_url"),
+            (
+                "ws://<server>/path failed",
+                "without a valid",
+                "Sec-WebSocket-Accept",
+                "Check the path of the URL (ws_url)",
+            ),
         )
     field = {"type": "missing", "loc": ["body", "user"], "msg": "Field required", "input": SECRET}
     for body, text in (

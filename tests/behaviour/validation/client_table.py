@@ -453,7 +453,7 @@ TABLE: dict[str, Call] = {
     "Expect.turn": call(
         lambda targets: targets.client().expect().turn,
         within=NOT_WAIT,
-        demands="those of Turn.expect(), which checks them",
+        demands=({"contain": "noon"}, {"contains": ""}, {"firstAudio": 1.0}),
     ),
     "Expect.absent": call(
         lambda targets: targets.client().expect().absent,
@@ -478,6 +478,7 @@ TABLE: dict[str, Call] = {
         transcribe=NOT_FUNCTION,
         interrupted=(*NOT_BOOL, None),
         errors=(*NOT_BOOL, None),
+        misspelt=({"contain": "noon"}, {"call": "f"}, {"firstAudio": 1.0}),
     ),
     "Turn.transcribe": call(
         lambda _: Turn(number=1, session=1, initiator="bot").transcribe, transcribe=(*NOT_FUNCTION, None)

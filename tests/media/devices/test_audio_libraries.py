@@ -25,7 +25,7 @@ pytestmark = pytest.mark.inside
     ],
 )
 def test_what_is_installed_is_used(monkeypatch: pytest.MonkeyPatch, installed: list[str], preferred: str) -> None:
-    """PyAudio is preferred if it is installed; sounddevice, which needs no compiler, is the one to install."""
+    """PyAudio is preferred if it is installed; if there is none, the library to install needs no compiler."""
     monkeypatch.setattr(audio_libraries, "is_installed", installed.__contains__)
     assert preferred_library() == preferred
     backend = audio_backend()

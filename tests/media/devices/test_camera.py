@@ -13,7 +13,7 @@ import pytest
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import DeviceError, DisconnectedError, MissingExtraError
 from rtvi_sync.media import CameraSource, ScreenSource, VideoFrame
-from rtvi_sync.media.devices import camera
+from rtvi_sync.media.devices import device
 from tests.support.fake_camera import WEBCAM, FakeCameras, Shoot, number_of, picture
 from tests.support.slowness import GUARD, takes
 from tests.support.waiting import until
@@ -299,7 +299,7 @@ def test_a_camera_that_cannot_be_opened(fake, shoot):
 def test_a_missing_library(fake, shoot, monkeypatch):
     """wait_opened() raises MissingExtraError unchanged; later it is reported as a device that was not found, and the
     camera is not opened again by itself."""
-    monkeypatch.setattr(camera, "RETRY_INTERVAL", 0.01)
+    monkeypatch.setattr(device, "RETRY_INTERVAL", 0.01)
     fake.refuse = MissingExtraError("The camera", "video")
     with pytest.raises(MissingExtraError, match=r"\[video\]"):
         shoot().camera.wait_opened(Deadline(GUARD))
@@ -315,7 +315,7 @@ def test_a_missing_library(fake, shoot, monkeypatch):
 
 def test_a_camera_that_fails_is_reported_once_and_tried_again(fake, shoot, monkeypatch):
     """The camera is released immediately, opened again without reports, and `opened` is called once it works again."""
-    monkeypatch.setattr(camera, "RETRY_INTERVAL", 0.01)
+    monkeypatch.setattr(device, "RETRY_INTERVAL", 0.01)
     session = shoot()
     fake.pictures.put(picture(1))
     session.camera.wait_opened(Deadline(GUARD))
@@ -335,7 +335,7 @@ def test_a_camera_that_fails_is_reported_once_and_tried_again(fake, shoot, monke
 
 def test_a_failure_is_reported_again_after_the_camera_was_turned_off_and_on(fake, shoot, monkeypatch):
     """A known failure is reported again once the application has turned the camera off and on."""
-    monkeypatch.setattr(camera, "RETRY_INTERVAL", 60.0)
+    monkeypatch.setattr(device, "RETRY_INTERVAL", 60.0)
     session = shoot()
     fake.pictures.put(picture(1))
     session.camera.wait_opened(Deadline(GUARD))
@@ -356,7 +356,7 @@ def test_a_camera_that_hangs_is_reported_once(fake, shoot, monkeypatch):
     assert session.errors == []
     watch(session, 10.0)
     (error,) = session.errors
-    assert str(error).startswith("The camera 'Webcam' has stopped answering. Unplug it and plug it in again")
+    assert str(error).startswith("The camera 'Webcam' does not answer. Unplug it and plug it in again")
     assert str(error).endswith("choose another one with update_cam()")
     fake.pictures.put(picture(2))
     session.until(lambda: len(session.infos) == 2)

@@ -72,7 +72,7 @@ def test_a_call_that_does_not_return_is_reported(device: DrivenDevice) -> None:
             device.check(100.0 + step * HANGS_AFTER / 4)
 
     device.call(hang)
-    assert device.told == ["opened Desk", "The microphone 'Desk' has stopped answering"]
+    assert device.told == ["opened Desk", "The microphone 'Desk' does not answer"]
 
 
 def test_short_calls_and_a_suspended_process_are_no_hang(device: DrivenDevice) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.timer_thread import TimerThread
 from rtvi_sync.errors import DeviceError, DisconnectedError, MissingExtraError, WouldDeadlockError
-from rtvi_sync.media.devices import microphone
+from rtvi_sync.media.devices import device
 from rtvi_sync.media.devices.microphone import DeviceMic
 from tests.support import part_probes
 from tests.support.fake_audio import FakeAudio, World, frame, within
@@ -451,8 +451,8 @@ def test_the_session_ends_during_the_first_open(rig):
 
 
 def test_a_device_that_fails(rig, caplog):
-    """A failure makes one report and one log line; the device is closed, 1 s of silence sent, then one silent try per
-    second."""
+    """A failure makes one report and one log line; the device is closed, 1 s of silence sent, then silent tries after
+    1, 2 and 4 s."""
     mic = rig().begin()
     mic.world.advance(0.105)
     mic.audio.fail(GONE)
@@ -463,7 +463,7 @@ def test_a_device_that_fails(rig, caplog):
     assert gaps(mic) == pytest.approx([0.02] * 54)
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     assert mic.pcm == [frame(number) for number in range(1, 6)] + [SILENCE] * 50
-    assert len(mic.audio.asked) == 1 + 10
+    assert len(mic.audio.asked) == 1 + 3
 
 
 def test_a_device_that_comes_back(rig):
@@ -475,7 +475,7 @@ def test_a_device_that_comes_back(rig):
     mic.audio.fail(None)
     mic.audio.open_error = None
     mic.sent.clear()
-    mic.world.advance(0.51)
+    mic.world.advance(3.51)
     assert mic.statuses == ["mic_a", "failed"]
     mic.world.advance(0.04)
     assert mic.statuses == ["mic_a", "failed", "mic_a"]
@@ -483,14 +483,14 @@ def test_a_device_that_comes_back(rig):
 
 
 def test_a_device_that_opens_and_fails_immediately(rig):
-    """A device that can be opened and not read is reported once, not every second."""
+    """A device that can be opened and not read is reported once, not with each try."""
     mic = rig().begin()
     mic.audio.fail(GONE)
     mic.watch(9.5)
     assert mic.statuses == ["mic_a", "failed"]
-    assert len(mic.audio.asked) == 1 + 9
+    assert len(mic.audio.asked) == 1 + 3
     mic.audio.fail(None)
-    mic.watch(2.0)
+    mic.watch(6.0)
     mic.audio.fail(GONE)
     mic.watch(2.0)
     assert mic.statuses == ["mic_a", "failed", "mic_a", "failed"]
@@ -547,7 +547,7 @@ def test_a_microphone_that_is_first_unmuted_later_and_missing(rig, error):
     mic.world.advance(5.0)
     assert [(str(told), told.devices, told.type) for told in mic.errors] == [(str(error), ("mic",), "not-found")]
     mic.audio.open_error = None
-    mic.world.advance(1.1)
+    mic.world.advance(2.1)
     assert mic.statuses == ["failed", "mic_a"]
 
 
@@ -566,7 +566,7 @@ def test_a_device_that_hangs_is_reported_once(rig):
     mic.watch(60.0)
     (error,) = mic.errors
     assert (error.devices, error.type) == (("mic",), "unknown")
-    assert "'mic_a' has stopped answering" in str(error)
+    assert "'mic_a' does not answer" in str(error)
     assert "update_mic()" in str(error)
 
 
@@ -625,7 +625,7 @@ def test_a_device_that_hung_and_fails(rig):
     assert mic.pcm[50:] == [SILENCE] * 50
     assert gaps(mic)[50:] == pytest.approx([0.02] * 49)
     mic.audio.fail(None)
-    mic.watch(1.5)
+    mic.watch(2.5)
     assert mic.statuses == ["mic_a", "failed", "mic_a"]
 
 
@@ -902,7 +902,7 @@ def test_silence_on_the_real_clock(rig):
 
 def test_failures_are_waited_out_on_the_real_clock(rig, monkeypatch):
     """The time between two tries is the constant of the module."""
-    monkeypatch.setattr(microphone, "RETRY_INTERVAL", 0.01)
+    monkeypatch.setattr(device, "RETRY_INTERVAL", 0.01)
     mic = rig(enabled=False)
     mic.audio.open_error = GONE
     mic.mic = on_the_real_clock(mic)

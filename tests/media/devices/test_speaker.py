@@ -896,8 +896,8 @@ def test_a_first_open_that_hangs(rig):
 
 @pytest.mark.parametrize("error", [GONE, MissingExtraError("Devices", "audio")])
 def test_a_failing_device_is_tried_again(rig, error):
-    """A device that fails is reported once, closed, and tried again every second until `opened` is called; its audio in
-    this time is dropped and counted."""
+    """A device that fails is reported once, closed, and tried again after 1, 2 and 4 s until `opened` is called; its
+    audio in this time is dropped and counted."""
     rig.begin()
     said = rig.stream(26)
     rig.speakers.open_error = error
@@ -905,16 +905,16 @@ def test_a_failing_device_is_tried_again(rig, error):
     said += rig.stream(80)
     assert rig.statuses == ["speaker_a", "failed"]
     assert rig.errors[0].devices == ("speaker",)
-    assert len(rig.speakers.asked) == 4
+    assert len(rig.speakers.asked) == 3
     rig.speakers.open_error = None
     rig.speakers.fail(None)
-    said += rig.stream(50)
+    said += rig.stream(125)
     assert rig.statuses == ["speaker_a", "failed", "speaker_a"]
     rig.end()
     after = bytes(rig.stream_now.heard).strip(b"\0")
     assert said.strip(b"\0").endswith(after)
     assert 0.5 * RATE < len(after) / 2 < 2.3 * RATE
-    assert 3.19 < rig.speaker.dropped_seconds < 4.41
+    assert 5.9 < rig.speaker.dropped_seconds < 8.3
     assert len(rig.speakers.streams) == 2
     assert rig.speaker.underruns == 0
 
@@ -954,7 +954,7 @@ def test_a_device_that_hangs_is_reported(rig):
     assert rig.statuses == ["speaker_a"]
     rig.watch(2.25)
     assert rig.statuses == ["speaker_a", "failed"]
-    assert "has stopped answering" in str(rig.errors[0])
+    assert "does not answer" in str(rig.errors[0])
     said += rig.stream(50)
     rig.speakers.hang(False)
     said += rig.stream(50)

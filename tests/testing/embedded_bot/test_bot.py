@@ -13,7 +13,7 @@ from websockets.sync.client import connect
 from rtvi_sync import RTVIClient
 from rtvi_sync.errors import DisconnectedError
 from rtvi_sync.media import NullSink
-from rtvi_sync.testing import EmbeddedBot, Reply
+from rtvi_sync.testing import EmbeddedBot, FaultProxy, ProviderAPI, Reply
 from tests.support.slowness import GUARD, takes
 from tests.support.threads import count_descriptors
 from tests.support.wavs import silence, tone
@@ -113,6 +113,18 @@ def test_a_bot_can_be_started_again() -> None:
             with connect(bot.ws_url) as connection:
                 Client(connection).send("client-message", {"t": "x"})
                 Client(connection).message("server-response")
+
+
+def test_each_server_is_started_in_one_line() -> None:
+    """`start()` returns its object, for a notebook that has no block around its cells."""
+    bot = EmbeddedBot().start()
+    proxy = FaultProxy("127.0.0.1", 9).start()
+    provider = ProviderAPI().start()
+    try:
+        assert all((bot.base_url, proxy.port, provider.url))
+    finally:
+        for server in (provider, proxy, bot):
+            server.stop()
 
 
 def test_a_port_that_is_taken_leaves_nothing_behind() -> None:
