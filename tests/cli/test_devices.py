@@ -111,7 +111,7 @@ def test_what_can_be_had_is_listed_where_a_library_is_missing(
     assert shown.err == (
         'rtvi-sync devices: Audio needs the extra "audio". '
         f"Install it with: {install_command('audio')} (before it: apt)\n"
-        "  See: rtvi-sync explain missing-extra\n"
+        "See: rtvi-sync explain missing-extra\n"
     )
 
 
