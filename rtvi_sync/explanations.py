@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["DOCUMENTATION", "EXPLANATIONS", "Explanation", "explanations_of", "hint_of"]
+__all__ = ["DOCUMENTATION", "EXPLANATIONS", "PAGES", "Explanation", "explanations_of", "hint_of"]
 
 # The URL of the published documentation, with "/" at the end; empty until it is published.
 DOCUMENTATION = ""
@@ -18,7 +18,7 @@ class Explanation(NamedTuple):
         text: The part of the message by which the error is found.
         cause: The cause, in whole sentences.
         cure: The next steps, in whole sentences.
-        page: The page of the documentation that says more: its name without ".md", or "".
+        page: The page of the documentation that says more: a key of `PAGES`, or "".
     """
 
     word: str
@@ -30,6 +30,12 @@ class Explanation(NamedTuple):
 
 EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
     "The server isn't found": (
+        Explanation(
+            "no-scheme",
+            "it has no scheme",
+            "The URL doesn't say how to connect.",
+            'Put `http://` before it: `connect("http://HOST:7860")`.',
+        ),
         Explanation(
             "no-bot",
             "No bot was reached",
@@ -100,6 +106,18 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
     ),
     "The server refuses": (
         Explanation(
+            "needs-headers",
+            "that the server requires",
+            "The server answered 401 or 403: it expects a key.",
+            'Pass it: `connect(url, headers={"Authorization": "Bearer KEY"})`.',
+        ),
+        Explanation(
+            "needs-token",
+            "pass the one that the server issued for this session",
+            "The WebSocket answered 401: it expects the token of a session.",
+            "Connect to the server's `http://` URL, which gets a token, or pass `token=`.",
+        ),
+        Explanation(
             "bad-token",
             "token may be missing, wrong, expired, or used before",
             "The server answered 403: it refuses the token, the path, or the origin (`--allowed-origins`).",
@@ -121,6 +139,18 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
             "Correct the user or the password. In a URL, escape special characters: `%40` for `@`.",
         ),
         Explanation(
+            "wrong-form",
+            "expects another form of",
+            "The server answered 422: the request lacks a value.",
+            "Set `request_data` as the server expects it. For an offer, check `webrtc_url`.",
+        ),
+        Explanation(
+            "server-failed",
+            "See the server's log",
+            "The server has the request, and failed (status 500 and above).",
+            "Read its log: a key may be missing there.",
+        ),
+        Explanation(
             "one-client",
             "may serve one client at a time",
             "The bot serves one client (`ConnectionMode.SINGLE`), and is busy with another.",
@@ -134,9 +164,16 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
         ),
         Explanation(
             "no-tls",
-            "Pipecat's runner advertises wss://",
-            "The runner named a `wss://` URL, but its port has no TLS.",
-            'Connect to the server, `connect("http://HOST:7860")`, or to `ws://HOST:7860/ws-client`.',
+            "does not speak TLS",
+            "The URL starts with `https://` or `wss://`, but this port of the server has no TLS.",
+            'Connect without TLS, `connect("http://HOST:7860")`, on your machine or network only. '
+            "Otherwise check host and port.",
+        ),
+        Explanation(
+            "bad-certificate",
+            "its certificate is not trusted",
+            "The certificate is too old, names another server, or its authority isn't known here.",
+            'For an authority of your own, pass `ssl_context=ssl.create_default_context(cafile="ca.pem")`.',
         ),
         Explanation(
             "not-encrypted",
@@ -196,6 +233,41 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
             "Daily rooms can't be reached: start the bot for WebSocket. Pipecat's runner 1.5 to 1.12 needs `-t eval`, "
             'other servers `params={"request_data": {"transport": "websocket"}}`.',
             "pipecat",
+        ),
+    ),
+    "Your program": (
+        Explanation(
+            "not-connected",
+            "call connect() first",
+            "The client is not connected, or its session has ended.",
+            "Call `connect()`. To have a lost session replaced, pass a `ReconnectPolicy`.",
+            "reconnecting",
+        ),
+        Explanation(
+            "missing-extra",
+            "needs the extra",
+            "An optional part of the package isn't installed.",
+            "Run the command that the message names.",
+        ),
+        Explanation(
+            "no-sound-device",
+            "To use none, pass mic=False and speaker=False",
+            "No mic and no speaker: no microphone is there, or no library for it.",
+            "Follow the message, or pass files: `mic=WavSource(path)`, `speaker=WavSink(path)`.",
+            "no-sound",
+        ),
+        Explanation(
+            "in-handler",
+            "called inside a handler",
+            "Handlers run one at a time, so the call would wait for itself (`WouldDeadlockError`).",
+            "Call it on another thread.",
+        ),
+        Explanation(
+            "forked",
+            "was connected when the process forked",
+            "A session belongs to the process that connected (`ForkedProcessError`).",
+            "Connect in the child process, for example in the request.",
+            "processes",
         ),
     ),
     "WebRTC": (
@@ -294,13 +366,39 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
             "testing-phone-bots",
         ),
         Explanation(
+            "no-audio-file",
+            "Cannot read the audio file",
+            "The file doesn't exist, or may not be read.",
+            "Check the path. A relative one starts at the folder in which the program runs.",
+        ),
+        Explanation(
             "bad-audio-file",
             "Cannot use the audio file",
             "The file isn't audio, is damaged, or is empty.",
             "Convert it: `ffmpeg -i IN -c:a pcm_s16le OUT.wav`. To send a named pipe, use a `CallbackSource`.",
             "audio",
         ),
+        Explanation(
+            "hidden-calls",
+            "the bot reports calls without names",
+            "Pipecat hides the functions' names, so `calls=` can't judge them.",
+            "Let the bot report them: `function_call_report_level`.",
+            "pipecat",
+        ),
     ),
+}
+
+# The pages that say more, by name: title, and path in the repository.
+PAGES: dict[str, tuple[str, str]] = {
+    "audio": ("Use a microphone and a speaker", "docs/guides/audio.md"),
+    "connecting": ("Connect to a bot", "docs/guides/connecting.md"),
+    "no-sound": ("Find out why there is no sound", "docs/guides/no-sound.md"),
+    "pipecat": ("Prepare your Pipecat bot", "docs/start/pipecat.md"),
+    "processes": ("Use several processes, signals or asyncio", "docs/guides/processes.md"),
+    "reconnecting": ("Reconnect after a failure", "docs/guides/reconnecting.md"),
+    "testing-phone-bots": ("Test a phone bot without a phone", "docs/guides/testing-phone-bots.md"),
+    "turns": ("Turns: ask, listen and interrupt", "docs/guides/turns.md"),
+    "webrtc": ("Connect over WebRTC", "docs/guides/webrtc.md"),
 }
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from rtvi_sync import BotError, DisconnectedError, ExpectationError, RequestRejectedError, RTVIError, connect
-from rtvi_sync.explanations import EXPLANATIONS, explanations_of
+from rtvi_sync.explanations import EXPLANATIONS, PAGES, explanations_of
 from tools.errors_page import PAGE, page, page_named
+from tools.llms import title_of
 
 pytestmark = pytest.mark.inside
 
@@ -40,7 +41,15 @@ def test_each_word_is_one_anchor() -> None:
     for each in ALL:
         assert re.fullmatch(r"[a-z]+(-[a-z]+){0,2}", each.word)
         assert explanations_of(each.text) == [each]
-        assert not each.page or page_named(each.page).exists()
+        assert not each.page or each.page in PAGES
+
+
+def test_each_page_has_its_title() -> None:
+    """The pages that an explanation names are those of the documentation, and each is named by one."""
+    assert {each.page for each in ALL} - {""} == {*PAGES}
+    for name, (title, path) in PAGES.items():
+        assert page_named(name) == ROOT / path
+        assert title_of(ROOT / path) == title
 
 
 def test_a_traceback_ends_with_the_words() -> None:

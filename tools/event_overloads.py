@@ -19,7 +19,7 @@ from rtvi_sync import Event, EventStream, RTVIEvent
 from rtvi_sync.events import BY_NAME
 from rtvi_sync.protocol.dialects import INBOUND
 
-FOLDER = Path(__file__).parents[1] / "rtvi_sync" / "client"
+PACKAGE = Path(__file__).parents[1] / "rtvi_sync"
 
 _HEAD = '''\
 """{what} Written by `python -m tools.event_overloads`."""
@@ -35,18 +35,31 @@ H = TypeVar("H", bound=Callable[..., object])
 T_co = TypeVar("T_co", covariant=True)
 
 class _NoObject(Protocol[T_co]):
-    """As `_NoObject[Never]`: no object is one, but mypy holds any for similar.
+    """As `_NoObject[Never]`: no object is one, but mypy holds any except None for similar.
 
-    A wrong argument matches no overload, and mypy shows all of them, 44 kB, unless one is similar. So the last overload
-    takes arguments similar to it, of type variables with names that mypy shows: what an argument should have been.
+    An argument that is wrong, missing or one too many matches no overload, and mypy shows all of them, 48 kB, unless
+    one is similar. So the last overloads take arguments similar to these, of type variables with names that mypy
+    shows: what an argument should have been.
     """
 
     def __sizeof__(self) -> T_co: ...  # type: ignore[override]
 
-NameOfAnEvent = TypeVar("NameOfAnEvent", bound=AnyName | _NoObject[Never])
-HandlerOfTheEvent = TypeVar("HandlerOfTheEvent", bound=Callable[[object], object] | _NoObject[Never])
+class _HandlerWithDefault(Protocol):
+    """A handler such as `lambda data, n=n: ...`; mypy infers no types of its arguments."""
+
+    def __call__(self, data: Any, default: Any = ..., /) -> object: ...
+
+class _HandlerWithoutData(Protocol):
+    """A handler such as `lambda: ...` or `lambda n=n: ...`; for mypy, the second is no `Callable[[], object]`."""
+
+    def __call__(self) -> object: ...
+
+NameOfTheEvent = TypeVar("NameOfTheEvent", bound=AnyName | _NoObject[Never])
+HandlerOfTheEvent = TypeVar("HandlerOfTheEvent", bound=_NoObject[Never])
+NoneIsNoHandler = TypeVar("NoneIsNoHandler", bound=_NoObject[Never])
 ConditionOnTheEvent = TypeVar("ConditionOnTheEvent", bound=_NoObject[Never] | None)
 Seconds = TypeVar("Seconds", bound=float | _NoObject[Never] | None)
+NoSuchArgument = TypeVar("NoSuchArgument", bound=_NoObject[Never])
 
 class ClientEvents(ClientBase):
     """Handlers of events, and calls that wait for events, with the types of the payloads.
@@ -56,6 +69,11 @@ class ClientEvents(ClientBase):
     """
 
 '''
+
+# The arguments of an overload for a call without an event, which has too few: mypy counts those of a tuple later.
+_NONE_GIVEN = "*arguments: Unpack[tuple[Unpack[tuple[NoSuchArgument, ...]], NoSuchArgument]], **others: NoSuchArgument"
+# The body of an overload that mypy never takes, because an earlier one takes the same arguments.
+_NOT_OF_MYPY = "...  # type: ignore[overload-cannot-match]"
 
 
 @attrs.frozen
@@ -89,7 +107,7 @@ class Group:
 
     @property
     def import_of(self) -> tuple[str, str] | None:
-        """Return the payload's module, as this folder imports it, and its class."""
+        """Return the payload's module, as the folder `client` imports it, and its class."""
         if self.payload in (None, Any):
             return None
         payload = self.payload.__args__[0] if isinstance(self.payload, types.GenericAlias) else self.payload
@@ -120,7 +138,7 @@ def groups() -> list[Group]:
 
 def names_stub() -> str:
     """Return the text of `event_names.pyi`."""
-    lines = [_NAMES_HEAD, "from typing import Literal, TypeAlias\n", "from ..events import RTVIEvent\n"]
+    lines = [_NAMES_HEAD, "from typing import Literal, TypeAlias, TypeVar\n", "from .events import RTVIEvent\n"]
     for group in groups():
         lines.append(f"{group.name}Name: TypeAlias = Literal[")
         for event in group.events:
@@ -129,7 +147,9 @@ def names_stub() -> str:
         lines.append("]")
     lines.append("AnyName: TypeAlias = (")
     lines.extend(f"    {'| ' if number else ''}{group.name}Name" for number, group in enumerate(groups()))
-    lines.append("    | RTVIEvent\n)\n")
+    lines.append("    | RTVIEvent\n)")
+    lines.append("# mypy shows the name of this variable in an error, and not all the names of events.")
+    lines.append('NameOfAnEvent = TypeVar("NameOfAnEvent", bound=AnyName)\n')
     return "\n".join(lines)
 
 
@@ -142,7 +162,7 @@ def _imports() -> Iterator[str]:
     yield "from collections.abc import Callable"
     yield "from typing import Any, Protocol, TypeAlias, TypeVar, overload"
     yield ""
-    yield "from typing_extensions import Never"
+    yield "from typing_extensions import Never, Unpack"
     yield ""
     wanted: dict[str, set[str]] = {".base": {"ClientBase"}}
     for module, name in (
@@ -152,7 +172,7 @@ def _imports() -> Iterator[str]:
         wanted.setdefault(module, set()).add(name)
     for module in sorted(wanted, key=lambda module: (not module.startswith(".."), module)):
         yield f"from {module} import {', '.join(sorted(wanted[module]))}"
-    yield "from .event_names import *"
+    yield "from ..event_names import *"
 
 
 def _handler(group: Group) -> str:
@@ -161,18 +181,34 @@ def _handler(group: Group) -> str:
 
 
 def _methods() -> Iterator[str]:
-    rows = [(f"{group.name}Name", group.type, f"{group.name}Handler") for group in groups()]
-    rows.append(("RTVIEvent", "Any", "H"))
+    rows = [(f"{group.name}Name", group.type) for group in groups()]
+    # mypy explains an error by the first overload that is similar, pyright by the last. So they stand on both sides of
+    # that for a call without an event.
+    on = (
+        "def on(self, event: NameOfTheEvent, handler: HandlerOfTheEvent = ...,"
+        " *more: NoSuchArgument, **others: NoSuchArgument) -> Any:"
+    )
+    wait_for = (
+        "def wait_for(self, event: NameOfTheEvent, where: ConditionOnTheEvent = ..., timeout: Seconds = ...,"
+        " *more: NoSuchArgument, **others: NoSuchArgument) -> Event[Any]:"
+    )
     yield from _overloads(
         *(
             signature
-            for name, _, handler in rows
+            for name, payload in rows
             for signature in (
-                f"def on(self, event: {name}) -> Callable[[{handler}], {handler}]: ...",
-                f"def on(self, event: {name}, handler: {handler}) -> {handler}: ...",
+                f"def on(self, event: {name}) -> Callable[[{name[:-4]}Handler], {name[:-4]}Handler]: ...",
+                # No type variable: mypy would not know the type of a lambda's argument.
+                f"def on(self, event: {name}, handler: Callable[[{payload}], object]) -> Callable[..., Any]: ...",
             )
         ),
-        "def on(self, event: NameOfAnEvent, handler: HandlerOfTheEvent = ...) -> Any: ...",
+        "def on(self, event: RTVIEvent) -> Callable[[H], H]: ...",
+        "def on(self, event: RTVIEvent, handler: H) -> H: ...",
+        "def on(self, event: AnyName, handler: _HandlerWithoutData | _HandlerWithDefault) -> Callable[..., Any]: ...",
+        "def on(self, event: NoneIsNoHandler, handler: None) -> Any: ...",
+        f"{on} ...",
+        f"def on(self, {_NONE_GIVEN}) -> Any: ...",
+        f"{on} {_NOT_OF_MYPY}",
     )
     yield "    once = on\n"
     yield "    def off(self, event: NameOfAnEvent, handler: Callable[..., Any] | None = None) -> None: ...\n"
@@ -181,18 +217,20 @@ def _methods() -> Iterator[str]:
         *(
             f"def events(self, event: {name}, /, *events: {name}, timeout: float | None = None)"
             f" -> EventStream[{payload}]: ..."
-            for name, payload, _ in (*rows[:-1], ("AnyName", "Any", ""))
+            for name, payload in (*rows, ("AnyName", "Any"))
         ),
-        "def events(self, *events: NameOfAnEvent, timeout: Seconds = ...) -> EventStream[Any]: ...",
+        "def events(self, *events: NameOfTheEvent, timeout: Seconds = ..., **others: NoSuchArgument)"
+        " -> EventStream[Any]: ...",
     )
     yield from _overloads(
         *(
             f"def wait_for(self, event: {name}, where: Callable[[Event[{payload}]], object] | None = None,"
             f" timeout: float | None = None) -> Event[{payload}]: ..."
-            for name, payload, _ in rows
+            for name, payload in (*rows, ("RTVIEvent", "Any"))
         ),
-        "def wait_for(self, event: NameOfAnEvent, where: ConditionOnTheEvent = ..., timeout: Seconds = ...)"
-        " -> Event[Any]: ...",
+        f"{wait_for} ...",
+        f"def wait_for(self, {_NONE_GIVEN}) -> Event[Any]: ...",
+        f"{wait_for} {_NOT_OF_MYPY}",
     )
     yield "    def process_events(self, timeout: float | None = 0.0) -> int: ..."
 
@@ -204,7 +242,7 @@ def _overloads(*signatures: str) -> Iterator[str]:
     yield ""
 
 
-STUBS = {FOLDER / "event_names.pyi": names_stub, FOLDER / "event_overloads.pyi": overloads_stub}
+STUBS = {PACKAGE / "event_names.pyi": names_stub, PACKAGE / "client" / "event_overloads.pyi": overloads_stub}
 
 
 def main() -> None:

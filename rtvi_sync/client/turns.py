@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # most clients need none of them
     from ..conversation.ask import PendingTurn, Question
     from ..conversation.expect import Expect
     from ..conversation.turn import Turn
+    from ..event_names import NameOfAnEvent
 
 __tracebackhide__: Callable[..., object] = methodcaller("errisinstance", RTVIError)  # pytest shows the line of the test
 
@@ -128,7 +129,7 @@ class ClientTurns(ClientBase):
         self,
         question: Askable,
         *,
-        after: str | RTVIEvent = RTVIEvent.BOT_STARTED_SPEAKING,
+        after: NameOfAnEvent | RTVIEvent = RTVIEvent.BOT_STARTED_SPEAKING,
         delay: Seconds = 0.0,
         where: Callable[[Event], object] | None = None,
         audio_response: bool = True,

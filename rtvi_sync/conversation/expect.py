@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from ..concurrency.clock import monotonic
 from ..concurrency.deadline import Deadline
@@ -39,6 +39,9 @@ from .turn import (
     texts_of,
     timeline_of,
 )
+
+if TYPE_CHECKING:
+    from ..event_names import NameOfAnEvent
 
 __tracebackhide__ = True  # pytest shows the line of the test, and no lines of this module
 
@@ -90,7 +93,7 @@ class Expect:
 
     def event(
         self,
-        event: str | RTVIEvent,
+        event: NameOfAnEvent,
         where: Callable[[Event], object] | None = None,
         within: Seconds | None = None,
         check_from: CheckFrom = "previous",
@@ -209,7 +212,7 @@ class Expect:
         )
         return checks.check(event.data)
 
-    def absent(self, event: str | RTVIEvent, *, for_: Seconds, where: Callable[[Event], object] | None = None) -> None:
+    def absent(self, event: NameOfAnEvent, *, for_: Seconds, where: Callable[[Event], object] | None = None) -> None:
         """Expect that an event does not arrive for `for_` seconds, or until the session ends.
 
         Args:

@@ -56,10 +56,7 @@ _MIN_OPEN_TIMEOUT = 1.0
 _TICK = 0.25
 
 _BOT = Participant(id="bot", name="", local=False)
-_ADVICE_AUDIO = (
-    "Without one pass mic= and speaker= objects of rtvi_sync.media, such as WavSource and WavSink, or mic=False "
-    "and speaker=False for no audio at all"
-)
+_ADVICE_AUDIO = "To use none, pass mic=False and speaker=False"
 _ADVICE_VIDEO = "Without one pass cam=FileVideoSource(path) of rtvi_sync.media, or leave the camera off"
 
 

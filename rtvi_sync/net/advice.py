@@ -32,9 +32,12 @@ from .urls import Origin, is_private_host, origin, printable, url_fault
 # -- the table: by purpose of a request and status of the refusal, the advice -----------------------------------------
 
 _HEADERS_REQUIRED = "Set params.headers to the headers that the server requires"
-_START_HEADERS_REQUIRED = "Set headers= of connect(url) or start_bot(), or params.headers, as the server requires"
+_START_HEADERS_REQUIRED = (
+    "Set headers= of connect(url) or start_bot(), or params.headers, to those that the server requires"
+)
 _RUNNER_START = "(a Pipecat runner's start endpoint ends in /start)"
 _ITS_HEADERS = "Pass headers= that the server requires"
+_OTHER_FORM = "The server expects another form of the request: check its request_data"
 _WRONG_PATH = (
     "Check the path of the URL (ws_url), or pass the http:// URL of the server. Or a proxy in front does not pass "
     "WebSockets on"
@@ -96,6 +99,7 @@ CONNECT = Purpose(
         403: _HEADERS_REQUIRED,
         # 501: of a web server that takes no POST
         **dict.fromkeys((404, 405, 501), f"Check the URL of the connect endpoint {_RUNNER_START}"),
+        422: _OTHER_FORM,
     },
     refused=StartBotError,
 )
@@ -105,6 +109,7 @@ START = Purpose(
         401: _START_HEADERS_REQUIRED,
         403: _START_HEADERS_REQUIRED,
         **dict.fromkeys((404, 405, 501), "Check the URL of the start endpoint"),
+        422: _OTHER_FORM,
     },
     refused=StartBotError,
 )
@@ -346,7 +351,7 @@ def failure_text(
     secure = url.scheme in ("https", "wss")
     if any(isinstance(cause, NoTLSError) for cause in causes):
         # On the internet an attacker may have sent this answer, to make the client send its secrets in plain text.
-        advice = _without_tls(url) if is_private_host(url.hostname or "") else advice
+        advice = _without_tls(url) if is_private_host(url.hostname or "") else "Check the URL, its host and port"
     elif not secure and any(isinstance(cause, (NoHTTPError, *_HANG_UPS)) for cause in causes):
         advice = f"Check the URL, its host and port; a server with TLS needs {url.scheme}s://"
     return explain(error, trust=trust) or f"{reason}. {advice}"
@@ -406,8 +411,8 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 def _without_tls(url: SplitResult) -> str:
     plain = printable(url._replace(scheme=url.scheme[:-1]).geturl())
     if url.scheme == "https":
-        return f"If the server has no TLS, use {plain}"
+        return f"If it is meant to have none, use {plain}"
     return (
-        "Pipecat's runner advertises wss:// whenever its --host is not 'localhost': connect to the plain address, "
-        f"{plain!r}"
+        f"If it is meant to have none, use {plain!r}: Pipecat's runner advertises wss:// whenever its --host is not "
+        "'localhost'"
     )

@@ -15,7 +15,7 @@ from websocket import WebSocket, WebSocketException
 from ..concurrency.abort import AbortSignal
 from ..concurrency.deadline import Deadline
 from ..errors import TransportStartError
-from .advice import WEBSOCKET, failure_text, refusal, status_of, websocket_advice
+from .advice import WEBSOCKET, failure_text, is_of_tls, refusal, status_of, websocket_advice
 from .dial import USER_AGENT, Detach, Head, Network, dial, read_head, socket_timeout
 from .urls import basic_authorization, check_headers, printable, server_of
 
@@ -72,7 +72,8 @@ def open_websocket(
         sock, detach = dial(url, network, signal)
     except OSError as error:
         signal.raise_if_aborted()
-        text = f"{printable(shown.geturl())} cannot be reached: {_why(error, shown)}"
+        failed = "has no TLS that can be used" if is_of_tls(error) else "cannot be reached"
+        text = f"{printable(shown.geturl())} {failed}: {_why(error, shown)}"
         raise TransportStartError(text, status=status_of(error)) from error
     try:
         fence = _Fence(sock, signal, url, dict(fields.values()))

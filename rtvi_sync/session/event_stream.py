@@ -131,7 +131,7 @@ class EventStream(Generic[DataT]):
                 return event
             if queue.is_current:
                 raise WouldDeadlockError(
-                    "A handler waits for an event that can only be delivered after it returns. "
+                    "A wait was called inside a handler, for an event that can only be delivered after that returns. "
                     "Wait on another thread, or react to the event in a handler of its own."
                 )
             if queue.manual:

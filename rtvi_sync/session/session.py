@@ -420,7 +420,7 @@ class Session:
         if self.is_ending:
             info, failed = self.close_info, not self.publisher.was_ready
             how = f"the last attempt to connect failed: {info.error or info.describe()}" if failed else info.describe()
-            raise BotNotReadyError(f"There is no bot ({how}). Call connect() first") from info.failure()
+            raise BotNotReadyError(f"There is no bot ({how}): call connect() first") from info.failure()
         if not self.publisher.was_ready:
             raise BotNotReadyError("The bot is not ready yet; wait for connect() to return")
 

@@ -102,15 +102,16 @@ def test_what_can_be_had_is_listed_where_a_library_is_missing(
     machine: Setting, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The status is 1, and stderr names once the package to install."""
-    missing = MissingExtraError("The use of microphones and speakers", "audio", hint="before it: apt")
+    missing = MissingExtraError("Audio", "audio", hint="before it: apt")
     machine(missing, missing)
     assert cli.main(["devices"]) == 1
     shown = capsys.readouterr()
     assert "V4L2/two" in shown.out
     assert "Microphones" not in shown.out
     assert shown.err == (
-        'rtvi-sync devices: The use of microphones and speakers needs the extra "audio". '
+        'rtvi-sync devices: Audio needs the extra "audio". '
         f"Install it with: {install_command('audio')} (before it: apt)\n"
+        "See: rtvi-sync explain missing-extra\n"
     )
 
 

@@ -67,4 +67,4 @@ def test_without_the_extra(missing: str, tmp_path: Path) -> None:
     done = subprocess.run(words, env=hidden, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=GUARD)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith('rtvi-sync mcp: rtvi-sync mcp needs the extra "mcp". Install it with: ')
-    assert done.stderr.count("\n") == 1
+    assert done.stderr.count("\n") == 2

@@ -18,6 +18,8 @@ from tests.support.slowness import GUARD
 
 pytestmark = pytest.mark.inside
 
+_NOTE = "\n  See: rtvi-sync explain missing-extra"
+
 
 def command(run: Callable[[Namespace], int]) -> Any:
     """Return an object with the members of a command's module."""
@@ -130,7 +132,7 @@ def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
         (ConnectionTimeoutError("The bot was not ready", phase="http", elapsed=1.0), "The bot was not ready"),
         (TimeoutError(), "TimeoutError"),
         (OSError("first line\nand \x1b[2Jmore"), "first line and  [2Jmore"),
-        (MissingExtraError("It", "x"), f'It needs the extra "x". Install it with: {install_command("x")}'),
+        (MissingExtraError("It", "x"), f'It needs the extra "x". Install it with: {install_command("x")}{_NOTE}'),
         (ModuleNotFoundError("No module named 'x'"), "No module named 'x'. Install the package that has it, with pip"),
     ],
 )

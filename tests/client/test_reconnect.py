@@ -809,7 +809,7 @@ def test_what_a_call_is_told_meanwhile() -> None:
     [
         (
             CloseInfo(initiator="server", code=1000),
-            "There is no bot (The bot ended the session (code 1000)). Call connect() first",
+            "There is no bot (The bot ended the session (code 1000)): call connect() first",
         ),
         (
             NETWORK,
@@ -896,7 +896,7 @@ def test_what_a_call_is_told_after_disconnect() -> None:
         lose(client)
         pending(client)
         client.disconnect()
-        with pytest.raises(BotNotReadyError, match=r"lost\)\. Call connect\(\) first"):
+        with pytest.raises(BotNotReadyError, match=r"lost\): call connect\(\) first"):
             client.send_text("hello")
 
 

@@ -564,7 +564,7 @@ class TestListen:
 class TestEvents:
     def test_a_handler_starts_to_follow(self) -> None:
         """A handler of a turn's start or end makes the client follow turns."""
-        heard: list[tuple[str, str, str]] = []
+        heard: list[tuple[str, str, str | None]] = []
         with TalkingBot().client() as client:
             client.on("turn_started", lambda turn: heard.append(("started", turn.status, turn.user_text)))
             client.on("turn_ended", lambda turn: heard.append(("ended", turn.status, turn.bot_text)))

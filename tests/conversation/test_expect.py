@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rtvi_sync import Event, Expect, ExpectationError, RTVIClient, RTVIError, RTVIMessage
+from rtvi_sync import Event, Expect, ExpectationError, RTVIClient, RTVIError, RTVIEvent, RTVIMessage
 from tests.support.clients import bot_says, settle
 from tests.support.probes import waiting_calls
 from tests.support.scripted_talk import TalkingBot, begun, finished, hangs_up, says, written
@@ -278,7 +278,7 @@ class TestNoMore:
         with TalkingBot().client() as client, client.expect(GUARD) as expect:
             says(client, [ANNOUNCED, called("-in-progress"), called("")])
             settle(client)
-            expect.event(f"{ANNOUNCED.type}")
+            expect.event(RTVIEvent(ANNOUNCED.type))
             expect.no_more(for_=0.0)
             says(client, [called("-in-progress", "2")])
             settle(client)

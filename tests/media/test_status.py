@@ -25,7 +25,7 @@ def test_absent_default_devices_are_not_fatal(talk, timer, caplog):
     assert (error.devices, error.type) == (("mic", "speaker"), "not-found")
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
-    assert "There is no sound device by default. Without one pass mic=" in record.getMessage()
+    assert "There is no sound device by default. To use none, pass mic=" in record.getMessage()
     assert session.manager.stop(1.0) == []
 
 

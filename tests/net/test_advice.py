@@ -140,8 +140,8 @@ def test_a_server_that_hangs_up() -> None:
 @pytest.mark.parametrize(
     ("url", "advice"),
     [
-        ("https://127.0.0.1:8/connect?key=secret", "If the server has no TLS, use http://127.0.0.1:8/connect"),
-        ("wss://192.168.0.7:8/ws", "address, 'ws://192.168.0.7:8/ws'"),
+        ("https://127.0.0.1:8/connect?key=secret", "If it is meant to have none, use http://127.0.0.1:8/connect"),
+        ("wss://192.168.0.7:8/ws", "use 'ws://192.168.0.7:8/ws'"),
     ],
 )
 def test_a_private_server_without_tls(url: str, advice: str) -> None:
@@ -155,4 +155,4 @@ def test_a_public_server_without_tls() -> None:
     """Elsewhere an attacker may have sent the plain answer: nothing advises to do without TLS."""
     text = text_of(caused_by(NoTLSError("no TLS")), "wss://host.example/ws")
     assert "ws://" not in text
-    assert text.endswith("Do something.")
+    assert text.endswith("Check the URL, its host and port")

@@ -14,18 +14,32 @@ from tests.support.slowness import GUARD
 ROOT = Path(__file__).parents[2]
 
 MISTAKES = {
-    'client.on("bot-redy", show)': "NameOfAnEvent",
-    'client.once("bot-redy", lambda data: None)': "NameOfAnEvent",
-    'client.on("bot-redy")(show)': "NameOfAnEvent",
+    'client.on("bot-redy", show)': "NameOfTheEvent",
+    'client.once("bot-redy", lambda data: None)': "NameOfTheEvent",
+    'client.on("bot-redy")(show)': "NameOfTheEvent",
     'client.off("bot-redy")': "NameOfAnEvent",
-    'client.wait_for("bot-redy", timeout=5)': "NameOfAnEvent",
-    'client.wait_for("bot-redy", lambda event: True)': "NameOfAnEvent",
-    'client.events("bot-output", "bot-redy")': "NameOfAnEvent",
+    'client.wait_for("bot-redy", timeout=5)': "NameOfTheEvent",
+    'client.wait_for("bot-redy", lambda event: True)': "NameOfTheEvent",
+    'client.events("bot-output", "bot-redy")': "NameOfTheEvent",
+    'client.expect().event("bot-redy")': "NameOfAnEvent",
+    'client.expect().absent("bot-redy", for_=1)': "NameOfAnEvent",
+    'client.barge_in("Stop!", after="bot-redy")': "RTVIEvent",
     'client.on("bot-ready", of_a_transcript)': "HandlerOfTheEvent",
     'client.wait_for("bot-ready", 5)': "ConditionOnTheEvent",
     'client.wait_for("bot-ready", lambda event: event.data.nothing)': "ConditionOnTheEvent",
     'client.wait_for("bot-ready", timeout="5")': "Seconds",
     'client.events("bot-ready", timeout="5")': "Seconds",
+    'client.on("bot-ready", lambda bot: show(bot.versoin))': "HandlerOfTheEvent",
+    'client.on("bot-ready", None)': "NoneIsNoHandler",
+    'client.on("bot-ready", callback=show)': "NoSuchArgument",
+    'client.on("bot-ready", show, 5)': "NoSuchArgument",
+    'client.on(name="bot-ready", handler=show)': "on",
+    "client.on()": "on",
+    'client.wait_for("bot-ready", timout=5)': "NoSuchArgument",
+    'client.wait_for("bot-ready", None, 5, 5)': "NoSuchArgument",
+    "client.wait_for(timeout=5)": "wait_for",
+    "client.wait_for()": "wait_for",
+    'client.events("bot-ready", timout=5)': "NoSuchArgument",
 }
 
 PROGRAM = """\
@@ -39,7 +53,7 @@ client = RTVIClient()
 
 
 def test_mypy_is_brief(tmp_path: Path) -> None:
-    """A misspelt event, or another wrong argument of these methods, gives two lines, which name the right one."""
+    """A misspelt event, or another wrong argument of these methods, gives one line or two, which name the right one."""
     pytest.importorskip("mypy", reason="`run.py lint` installs it")
     program = tmp_path / "program.py"
     program.write_text(PROGRAM + "\n".join(MISTAKES))

@@ -45,6 +45,8 @@ def waiting(client: RTVIClient) -> None:
     client.wait_for("user_transcript", where=lambda event: event.data.final)
     client.wait_for("user_transcript", where=lambda event: event.data.finished)  # type: ignore[type-var]
     client.wait_for("user_transcripts")  # type: ignore[type-var]
+    client.wait_for("user_transcript", timout=5)  # type: ignore[type-var]
+    client.wait_for()  # type: ignore[call-arg]
 
 
 def iterating(client: RTVIClient) -> None:
@@ -83,6 +85,23 @@ def handling(client: RTVIClient) -> None:
     client.on("bot_redy", show)  # type: ignore[type-var]
     client.once("bot_redy", show)  # type: ignore[type-var]
     client.off("bot_redy", show)  # type: ignore[type-var]
+    client.on("bot_ready", lambda bot: show(bot.version))
+    client.on("bot_ready", lambda bot, prefix="at": show(prefix, bot))
+    client.on("bot_ready", lambda prefix="at": show(prefix))
+    client.on("bot_ready", lambda bot: show(bot.versoin))  # type: ignore[type-var]
+    client.on("bot_ready", None)  # type: ignore[type-var]
+    client.on("bot_ready", callback=show)  # type: ignore[type-var]
+    client.on()  # type: ignore[call-arg]
+
+
+def expecting(client: RTVIClient) -> None:
+    """Name events elsewhere: a misspelt one is an error there, too."""
+    with client.expect() as expect:
+        show(expect.event("bot_ready"), expect.event(RTVIEvent.BOT_READY))
+        expect.event("bot_redy")  # type: ignore[type-var]
+        expect.absent("bot_redy", for_=1)  # type: ignore[type-var]
+    client.barge_in("Stop!", after="bot_llm_started")
+    client.barge_in("Stop!", after="bot_llm_start")  # type: ignore[arg-type]
 
 
 def names_of_the_run(client: RTVIClient, name: str) -> None:

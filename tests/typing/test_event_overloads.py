@@ -29,26 +29,30 @@ def test_what_is_stored_is_what_the_tool_writes(path: Path) -> None:
 
 @pytest.mark.parametrize("path", STUBS, ids=lambda path: path.name)
 def test_a_stub_is_short(path: Path) -> None:
-    """A stub has at most 500 lines: it grows with the payloads, not with the events."""
-    assert len(path.read_text("utf-8").splitlines()) <= 500
+    """A stub has at most 520 lines: it grows with the payloads, not with the events."""
+    assert len(path.read_text("utf-8").splitlines()) <= 520
 
 
 def test_each_name_has_one_overload() -> None:
     """The groups have every event once, and the stub every name of each."""
     assert Counter(event for group in groups() for event in group.events) == Counter(RTVIEvent)
-    assert Counter(re.findall(r'"([^"]+)"[,\]]', names_stub())) == Counter([*BY_NAME])
+    assert Counter(re.findall(r'"([^"]+)"[,\]]', names_stub().partition("AnyName")[0])) == Counter([*BY_NAME])
     assert len({group.name for group in groups()}) == len(groups())
 
 
 def test_the_stub_has_the_methods_that_run() -> None:
-    """Each parameter of a method is in each of its overloads, under the same name."""
+    """The overloads of a method have its parameters; others take what no method takes."""
     *_, stub = (node for node in ast.parse(overloads_stub()).body if isinstance(node, ast.ClassDef))
     overloads = [node for node in stub.body if isinstance(node, ast.FunctionDef)]
     runs = {name for name in vars(ClientEvents) if not name.startswith("_")}
     assert {node.name for node in overloads} == runs - {"once"}  # which is `on`
     for node in overloads:
         code = getattr(ClientEvents, node.name).__code__
-        taken = {argument.arg for argument in (*node.args.args, *node.args.kwonlyargs, node.args.vararg) if argument}
+        taken = {
+            argument.arg
+            for argument in (*node.args.args, *node.args.kwonlyargs, node.args.vararg)
+            if argument is not None and "NoSuchArgument" not in ast.unparse(argument.annotation or argument)
+        }
         assert taken <= set(code.co_varnames)
     assert ClientEvents in RTVIClient.__mro__
 

@@ -25,15 +25,15 @@ _ALSA_DEVICES = Path("/dev/snd")
 _JACK_REGISTRIES = Path("/dev", "shm")
 
 
-def missing_library(library: str, reason: str) -> MissingExtraError:
+def missing_library(library: str, reason: str = "") -> MissingExtraError:
     """Return the error for a library, or PortAudio below it, that is not installed.
 
     Args:
         library: "pyaudio" or "sounddevice".
-        reason: text of the import error.
+        reason: text of the import error, if the library is there.
     """
     hints = filter(None, (_HINTS[library](), reason))
-    return MissingExtraError("The use of microphones and speakers", AUDIO_LIBRARIES[library], hint="; ".join(hints))
+    return MissingExtraError("Audio", AUDIO_LIBRARIES[library], hint="; ".join(hints))
 
 
 def _hint_at_pyaudio() -> str:

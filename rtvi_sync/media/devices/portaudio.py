@@ -327,7 +327,7 @@ class PortAudio:
             raise forked()
         # This check is much faster than a process that fails to import the library.
         if not is_installed(self.library):
-            raise missing_library(self.library, f"No module named {self.library!r}")
+            raise missing_library(self.library)
 
     def _probe_first(self) -> None:
         """Have another process initialize PortAudio first. Called without the lock, for which closing streams wait."""

@@ -90,10 +90,10 @@ def test_errors_of_opening(
         ("pyaudio", "linux", None, r"apt-get install.* or sudo dnf install"),
         ("pyaudio", "darwin", None, r"brew install portaudio"),
         ("pyaudio", "win32", None, r"winget install Python\.Python\.3\.13.*\[sounddevice\]"),
-        ("sounddevice", "linux", {"ID": "debian"}, r"sudo apt-get install -y libportaudio2;"),
-        ("sounddevice", "linux", {"ID": "fedora"}, r"sudo dnf install -y portaudio;"),
-        ("sounddevice", "darwin", None, r" \(No"),
-        ("sounddevice", "win32", None, r" \(No"),
+        ("sounddevice", "linux", {"ID": "debian"}, r"sudo apt-get install -y libportaudio2\)"),
+        ("sounddevice", "linux", {"ID": "fedora"}, r"sudo dnf install -y portaudio\)"),
+        ("sounddevice", "darwin", None, r"\[sounddevice\]"),
+        ("sounddevice", "win32", None, r"\[sounddevice\]"),
     ],
 )
 def test_the_library_is_not_installed(
@@ -114,7 +114,6 @@ def test_the_library_is_not_installed(
     for call in (audio.devices, lambda: audio.open_input(None, 16000, 0.02)):
         with pytest.raises(MissingExtraError, match=command) as caught:
             call()
-        assert str(caught.value).endswith(f"No module named '{library}')")
         assert caught.value.extra == AUDIO_LIBRARIES[library]
 
 

@@ -1,9 +1,9 @@
 """The names of the events, in groups that have payloads of one type. Written by `python -m tools.event_overloads`."""
 
 
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
-from ..events import RTVIEvent
+from .events import RTVIEvent
 
 NoDataName: TypeAlias = Literal[
     RTVIEvent.CONNECTED, "connected", "CONNECTED", "Connected", "on_connected", "onConnected",
@@ -224,3 +224,5 @@ AnyName: TypeAlias = (
     | TurnName
     | RTVIEvent
 )
+# mypy shows the name of this variable in an error, and not all the names of events.
+NameOfAnEvent = TypeVar("NameOfAnEvent", bound=AnyName)
