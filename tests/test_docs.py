@@ -6,11 +6,14 @@ A comment above a block lists the needs of the block, in parts between semicolon
 * ``files: question.wav``: recordings of a voice, in the folder where the block runs.
 * ``stop``: the block waits for ever; Ctrl-C ends it as soon as the bot has a session.
 * ``file: test_shop.py``: a part of a file, which the tests of the tutorial join. It does not run alone.
+* ``compile``: the block needs a bot or a process that no test has. It compiles, and the names that it uses exist.
 """
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import importlib
 import os
 import re
 import shutil
@@ -25,8 +28,10 @@ from typing import Any
 import attrs
 import pytest
 
+from rtvi_sync import RTVIClient
 from rtvi_sync.testing import EmbeddedBot, Reply
 from tests.support.processes import python, run_python
+from tests.support.required import missing
 from tests.support.slowness import GUARD
 
 ROOT = Path(__file__).parents[1]
@@ -36,6 +41,12 @@ LINKING = [*PAGES, *sorted({*ROOT.glob("*.md"), *(ROOT / "samples").glob("*/*.md
 # The needs of a block of Python, the block, and the indented output that follows it, if one does.
 BLOCK = re.compile(
     r"^(?:<!-- ([^\n]*) -->\n)?```python\n(.*?)^```\n(?:\n((?: {4}[^\n]*\n)+))?", re.DOTALL | re.MULTILINE
+)
+FENCE = re.compile(r"^( *)```([^\n]*)\n(.*?)^\1```", re.DOTALL | re.MULTILINE)  # any block
+PYTHON = re.compile(r"^ *(?:(?:from \S+ )?import \w|(?:async )?(?:def|with) .*:$|class \w+.*:$|@\w)", re.MULTILINE)
+# A link, or the definition of a label, to a place that is not on another site; each with its anchor.
+LINK = re.compile(
+    r"\]\((?!https?://)([^)#]*)(?:#([^)]*))?\)|^\[[^\]]+\]: (?!https?://)([^\s#]*)(?:#(\S*))?", re.MULTILINE
 )
 URL = "http://localhost:7860"  # of the reader's bot
 SPEECH = ROOT / "rtvi_sync" / "cli" / "speech.wav"
@@ -58,6 +69,7 @@ class Needs:
     files: list[str] = attrs.field(factory=list)
     stops: bool = False
     part_of: str | None = None
+    runs: bool = True
 
     @classmethod
     def read(cls, comment: str) -> Needs:
@@ -73,6 +85,8 @@ class Needs:
                 given["part_of"] = value.strip()
             elif part == "stop":
                 given["stops"] = True
+            elif part == "compile":
+                given["runs"] = False
             else:
                 raise ValueError(f"no such switch: {part}")
         return cls(**given)
@@ -94,7 +108,17 @@ def blocks_of(page: Path) -> list[Any]:
     return [
         pytest.param(Needs.read(needs), block, textwrap.dedent(output), id=f"{page.relative_to(ROOT)}:{number}")
         for number, (needs, block, output) in enumerate(BLOCK.findall(page.read_text("utf-8")), 1)
-        if Needs.read(needs).part_of is None
+        if Needs.read(needs).part_of is None and Needs.read(needs).runs
+    ]
+
+
+def compiled_blocks() -> list[Any]:
+    """Return each block that does not run."""
+    return [
+        pytest.param(block, id=f"{page.relative_to(ROOT)}:{number}")
+        for page in PAGES
+        for number, (needs, block, _) in enumerate(BLOCK.findall(page.read_text("utf-8")), 1)
+        if not Needs.read(needs).runs
     ]
 
 
@@ -118,6 +142,43 @@ def test_block_runs(needs: Needs, block: str, output: str, tmp_path: Path) -> No
 
     assert status == 0, err
     assert out == output or not output
+
+
+@pytest.mark.parametrize("block", compiled_blocks())
+def test_block_compiles(block: str) -> None:
+    """A block that cannot run compiles, imports names that the package has, and calls methods that the client has."""
+    tree = ast.parse(block)
+    imported = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    for node in imported:
+        if node.module is not None and node.module.startswith("rtvi_sync"):
+            module = importlib.import_module(node.module)
+            assert [name.name for name in node.names if not hasattr(module, name.name)] == []
+    used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and is_client(node.value)}
+    assert [name for name in sorted(used) if not hasattr(RTVIClient, name)] == []
+
+
+def is_client(node: ast.expr) -> bool:
+    """Return whether an expression is the variable of a client, or its class."""
+    return isinstance(node, ast.Name) and node.id in ("client", "rtvi_client", "RTVIClient")
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("block", [block for block in compiled_blocks() if "from pipecat" in block.values[0]])
+def test_block_of_a_bot_imports_names_of_pipecat(block: str) -> None:
+    """A block for the bot imports names that the newest Pipecat has."""
+    python = os.environ.get("RTVI_PIPECAT_1_14_0") or missing("Pipecat 1.14.0 is not installed: run.py test --real")
+    imports = [ast.unparse(node) for node in ast.parse(block).body if isinstance(node, ast.ImportFrom)]
+    done = subprocess.run(
+        [python, "-c", "\n".join(imports)], capture_output=True, text=True, timeout=GUARD, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
+def test_python_is_marked_so(page: Path) -> None:
+    """A block without a language is no Python: it would neither run nor be coloured."""
+    blocks = FENCE.findall(page.read_text("utf-8"))
+    assert [block for _, language, block in blocks if not language and PYTHON.search(block)] == []
 
 
 def run_tests(program: str, bot: EmbeddedBot, folder: Path) -> None:
@@ -215,10 +276,12 @@ def test_block_of_readme_needs_only_the_wheel(
 @pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     """Every relative link of a page names a file that there is, and a heading of it if it has an anchor."""
-    links = re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text("utf-8"))
-    targets = [(page.parent / path if path else page, anchor) for path, anchor in links]
-    missing = [link for link, (target, anchor) in zip(links, targets, strict=True) if not leads(target, anchor)]
-    assert missing == []
+    text = re.sub(r"`[^`\n]+`", "", FENCE.sub("", page.read_text("utf-8")))
+    links = LINK.findall(text)
+    pairs = [(path or defined, anchor or heading) for path, anchor, defined, heading in links]
+    assert [pair for pair in pairs if not leads(page.parent / pair[0] if pair[0] else page, pair[1])] == []
+    labels = {label or words for words, label in re.findall(r"\[([^\]]+)\]\[([^\]]*)\]", text)}
+    assert labels - {*re.findall(r"^\[([^\]]+)\]: ", text, re.MULTILINE)} == set()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
