@@ -72,9 +72,7 @@ def test_a_job_has_the_rights_that_it_needs() -> None:
         ("release.yml", "publish"): {"id-token": "write", "attestations": "write"},
         ("release.yml", "release-page"): {"contents": "write"},
     }
-    assert {file.name: workflow(file.name)["permissions"] for file in WORKFLOWS.glob("*.yml")} == dict.fromkeys(
-        ("ci.yml", "docs.yml", "release.yml"), {"contents": "read"}
-    )
+    assert all(workflow(file.name)["permissions"] == {"contents": "read"} for file in WORKFLOWS.glob("*.yml"))
 
 
 def test_what_is_left_to_the_owner_is_listed() -> None:

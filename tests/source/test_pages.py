@@ -68,14 +68,8 @@ FOREIGN = {
 #: The ends of addresses, which look like folders.
 OTHER_FOLDERS = {"connect/", "action/"}
 FOREIGN_OPTIONS = {
-    *(
-        "--preload",
-        "--workers",
-        "--threads",
-        "--worker-class",
-        "--max-requests",
-        "--max-tasks-per-child",
-    ),  # gunicorn, Celery
+    *("--preload", "--workers", "--threads", "--worker-class", "--max-requests"),  # gunicorn
+    "--max-tasks-per-child",  # Celery
     *("--ws-auth", "--allowed-origins", "--ice-servers"),  # Pipecat's runner
     *("--group", "--system-site-packages", "--device"),  # pip, venv, Docker
     *("--rtvi-accent", "--rtvi-ink", "--rtvi-card"),  # properties of CSS
