@@ -1,4 +1,4 @@
-"""The pages of docs/reference that are made of the code: events, options, commands, and options of pytest.
+"""The pages of docs/reference that are made of the code: events, options, commands, options of pytest, and samples.
 
 `python -m tools.reference` writes them. The pages of classes are written by hand around the docstrings that Sphinx
 inserts.
@@ -14,6 +14,7 @@ from typing import Final
 import attrs
 import pytest
 
+import run
 from rtvi_sync import RTVIClientOptions, RTVIEvent
 from rtvi_sync.cli import _parser
 from rtvi_sync.client.options import option_texts
@@ -21,7 +22,8 @@ from rtvi_sync.testing import pytest_plugin
 
 from .event_overloads import groups
 
-FOLDER: Final = Path(__file__).parents[1] / "docs" / "reference"
+_ROOT: Final = Path(__file__).resolve().parents[1]
+FOLDER: Final = _ROOT / "docs" / "reference"
 
 _EVENTS: Final = """\
 # Events
@@ -80,6 +82,13 @@ The guide is [Test your bot with pytest](../guides/testing-bots.md).
 
 """
 
+_SAMPLES: Final = """\
+# Samples
+
+`python3 run.py sample NAME` runs a program of the folder `samples` in a clone, and `--url` gives it your bot's address.
+Most of them talk to the embedded bot without it.
+"""
+
 
 def pages() -> Mapping[str, str]:
     """Return the text of each page, by its name."""
@@ -88,6 +97,7 @@ def pages() -> Mapping[str, str]:
         "options.md": _options,
         "cli.md": _commands,
         "pytest.md": _pytest,
+        "samples.md": _samples,
     }
     return {name: "\n".join(make()).rstrip("\n") + "\n" for name, make in makers.items()}
 
@@ -145,6 +155,16 @@ def _pytest() -> Iterator[str]:
     yield "\n## Fixtures\n"
     yield from _table(("fixture", "description"), _fixtures())
     yield f"\n## The marker\n\n```\n{pytest_plugin.MARKER}\n```"
+
+
+def _samples() -> Iterator[str]:
+    yield _SAMPLES
+    rows = []
+    for name, program in run.sample_programs().items():
+        place = (program.parent if program.name == "__main__.py" else program).relative_to(_ROOT).as_posix()
+        page = _ROOT / place / "README.md"
+        rows.append((f"[{name}](../../{place}{'/README.md' if page.exists() else ''})", run.summary_of(program)))
+    yield from _table(("sample", "description"), rows)
 
 
 class _OptionsOf:
