@@ -80,7 +80,7 @@ class RTVIVoice:
         name: part of the cookie's name.
         connect: connects the client, such as ``lambda client: client.start_bot_and_connect(url)``. Called on a thread
             of the session, outside of any request.
-        events: the events that the page gets, by any name of an event. Of audio levels only the newest is sent.
+        events: events the page receives, in any spelling of their names. Of audio levels only the newest is sent.
         leave_timeout: seconds without a page and without a request after which the user counts as gone and the session
             is ended, connected or not. A page that is reloaded within that time finds the session unchanged.
         idle_timeout: seconds without activity of user and bot after which a session is ended.

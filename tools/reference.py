@@ -7,6 +7,7 @@ inserts.
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -90,6 +91,21 @@ Most of them talk to the embedded bot without it.
 """
 
 
+#: The modules whose public names the reference describes.
+MODULES: Final = (
+    "rtvi_sync",
+    "rtvi_sync.media",
+    "rtvi_sync.media.convert",
+    "rtvi_sync.testing",
+    "rtvi_sync.testing.scenarios",
+    "rtvi_sync.testing.transport_contract",
+    "rtvi_sync.flask",
+    "rtvi_sync.django",
+    "rtvi_sync.notebook",
+    "rtvi_sync.otel",
+)
+
+
 def pages() -> Mapping[str, str]:
     """Return the text of each page, by its name."""
     makers: dict[str, Callable[[], Iterator[str]]] = {
@@ -118,10 +134,25 @@ def _options() -> Iterator[str]:
     yield from _table(("option", "default", "type and effect"), rows)
 
 
+def options_of_commands() -> dict[str, set[str]]:
+    """Return the options of each command of `rtvi-sync`."""
+    return {name: {*parser._option_string_actions} for name, parser in _parsers().items()}
+
+
+def options_of_pytest() -> set[str]:
+    """Return the options that the pytest plugin adds."""
+    options = _OptionsOf()
+    pytest_plugin.pytest_addoption(options)  # type: ignore[arg-type]
+    return {word for row, _ in options.rows for word in re.findall(r"--[\w-]+", row)}
+
+
+def _parsers() -> Mapping[str, argparse.ArgumentParser]:
+    return next(a for a in _parser()._actions if isinstance(a, argparse._SubParsersAction)).choices
+
+
 def _commands() -> Iterator[str]:
     yield _COMMANDS
-    subparsers = next(a for a in _parser()._actions if isinstance(a, argparse._SubParsersAction))
-    for name, parser in subparsers.choices.items():
+    for name, parser in _parsers().items():
         summary, _, rest = (parser.description or "").partition("\n")
         yield f"## {name}\n\n{summary}"
         if rest.strip():

@@ -5,7 +5,6 @@ A name in backticks is one of the package, of a block of code, which runs, or of
 
 from __future__ import annotations
 
-import argparse
 import ast
 import builtins
 import importlib
@@ -22,10 +21,7 @@ import pytest
 
 import run
 from rtvi_sync import RTVIClientOptions, RTVIEvent
-from rtvi_sync.cli import _parser
-from rtvi_sync.testing import pytest_plugin
-from tests.source.test_reference import MODULES
-from tools.reference import _OptionsOf
+from tools.reference import MODULES, options_of_commands, options_of_pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -44,6 +40,8 @@ SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 OURS = ("tools", "tests", "samples", "benchmarks", "rtvi_sync")
 PROGRAM = re.compile(r"(?:\S*/)?rtvi-sync|(?:\S*/)?run\.py|pytest|-m")
 PATH = re.compile(r"[\w.*-]+(?:/[\w.*-]*)*/(?:[\w.*-]+\.(?:py|md|ya?ml|toml|jsonl?|js))?")
+COMMANDS = options_of_commands()
+PLUGIN = options_of_pytest()
 #: Options of pytest and Locust on pages; those of the package are known by its parsers.
 OPTIONS_OF_PYTEST = {"--junitxml", "--showlocals", "--help"}
 OPTIONS_OF_LOCUST = {"--users", "--run-time", "--spawn-rate"}
@@ -144,20 +142,15 @@ def wrong_words(command: list[str]) -> Iterator[str]:
         return
     names = [word for word in words[:2] if re.match(r"[a-z]", word)]
     if program == "pytest":
-        known = plugin_options() | OPTIONS_OF_PYTEST
+        known = PLUGIN | OPTIONS_OF_PYTEST
     elif program.endswith("rtvi-sync"):
-        known = options_of_command(names[0]) if names else {"--version", "--help"}
+        known = COMMANDS.get(names[0], set()) if names else {"--version", "--help"}
     else:
         known = options_of_run(names)
     options = {word.partition("=")[0] for word in words if re.match(r"--[a-z]", word)}
     if not known:
         yield " ".join([program, *names])
     yield from (f"{program} {option}" for option in sorted(options - known))
-
-
-def options_of_command(name: str) -> set[str]:
-    """Return the options of a command of `rtvi-sync`; none if there is no such command."""
-    return {*parsers()[name]._option_string_actions} if name in parsers() else set()
 
 
 def options_of_run(names: list[str]) -> set[str]:
@@ -168,12 +161,12 @@ def options_of_run(names: list[str]) -> set[str]:
         if program is None:
             return set()
         source = program.parent if program.name == "__main__.py" else program
-        return options_in(source) | options_in(ROOT / "rtvi_sync" / "locust") | OPTIONS_OF_LOCUST | plugin_options()
+        return options_in(source) | options_in(ROOT / "rtvi_sync" / "locust") | OPTIONS_OF_LOCUST | PLUGIN
     own = {*re.findall(r"--[a-z]+", run.HELP)} | {"--help"}
     if command == "demo":
-        return own | options_of_command("demo")
+        return own | COMMANDS["demo"]
     if command == "test":
-        return own | plugin_options() | OPTIONS_OF_PYTEST
+        return own | PLUGIN | OPTIONS_OF_PYTEST
     if command in run.MODULES:
         return own | options_in(ROOT.joinpath(*run.MODULES[command].split(".")))
     return own if command in run.COMMANDS or not command else set()
@@ -183,21 +176,6 @@ def options_in(source: Path) -> set[str]:
     """Return the options that a module, or the modules of a folder, have in their source."""
     files = [*source.rglob("*.py")] if source.is_dir() else [source.with_suffix(".py")]
     return {option for file in files for option in re.findall(r"\"(--[a-z][\w-]*)", file.read_text("utf-8"))}
-
-
-@cache
-def parsers() -> dict[str, argparse.ArgumentParser]:
-    """Return the parser of each command of `rtvi-sync`."""
-    choices = next(a for a in _parser()._actions if isinstance(a, argparse._SubParsersAction)).choices
-    return dict(choices)
-
-
-@cache
-def plugin_options() -> set[str]:
-    """Return the options of the pytest plugin."""
-    options = _OptionsOf()
-    pytest_plugin.pytest_addoption(options)  # type: ignore[arg-type]
-    return {word for row, _ in options.rows for word in re.findall(r"--[\w-]+", row)}
 
 
 @pytest.mark.parametrize("page", [*PAGES, *WORKFLOWS, *SCRIPTS], ids=name_of)
@@ -279,8 +257,8 @@ def test_its_names_exist(page: Path) -> None:
 def test_its_options_exist(page: Path) -> None:
     """Each option in backticks is one of the package, of this sample, or of a program that `FOREIGN_OPTIONS` lists."""
     spans = SPAN.findall(FENCE.sub("", page.read_text("utf-8")))
-    known = plugin_options() | options_of_run([]) | OPTIONS_OF_PYTEST | OPTIONS_OF_LOCUST | FOREIGN_OPTIONS
-    known |= {option for name in parsers() for option in options_of_command(name)}
+    known = PLUGIN | options_of_run([]) | OPTIONS_OF_PYTEST | OPTIONS_OF_LOCUST | FOREIGN_OPTIONS
+    known |= {option for options in COMMANDS.values() for option in options}
     known |= options_in(page.parent) | options_in(ROOT / "rtvi_sync" / "locust")
     options = {option[0] for span in spans if (option := re.match(r"--[a-z][\w-]*", span))}
     assert options - known == set()
