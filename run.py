@@ -100,8 +100,8 @@ usage: python3 run.py COMMAND ...
   check [FILE or FOLDER ...]               the loop of a developer: ruff, mypy and the quick tests of the files that
                                            have changed since the last commit, or of those named
   lint [--require] [ruff arguments]        ruff check and format, mypy, pyright, the import contracts, the tests of
-                                           tests/source, bandit and pip-audit; with --require it also fails if
-                                           pyright is unavailable or no list of known vulnerabilities can be reached
+                                           tests/source, bandit, codespell and pip-audit; with --require it also fails
+                                           if pyright is unavailable or no list of known vulnerabilities can be reached
   release [--python MINOR ...] [--extra NAME ...] [--require]
                                            rehearse a release: build and check it, and install it with each Python
                                            and each extra in clean environments; publishes nothing
@@ -652,6 +652,7 @@ def lint(arguments: list[str]) -> int:
         ["-c", contracts],
         ["-m", "pytest", "-q", "-m", "not matrix", "-n", str(os.cpu_count() or 1), "tests/source"],  # they compute
         ["-m", "bandit", "-q", "-c", "pyproject.toml", "-r", "rtvi_sync", "run.py", "tools", "samples"],
+        ["-m", "codespell_lib", "."],
         ["-m", "tools.audit", *(["--require"] if required else [])],
     ]
     path = f"{python.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"  # pyright finds its Python on this path

@@ -477,8 +477,8 @@ def table(rows: Sequence[Held], storms: Sequence[Storm] = ()) -> str:
     )
     return (
         f"{measured}\n\n"
-        f"The most that one worker held in real time, with a p99 of the gaps below {_GAP:.0f} ms and no more than "
-        f"{100 * _BUSY:.0f} % of a core, are **{most.sessions} sessions**, on {100 * most.cpu:.0f} % of a core.\n\n"
+        f"In real time, with a p99 of the gaps below {_GAP:.0f} ms and no more than {100 * _BUSY:.0f} % of a core, "
+        f"one worker held **{most.sessions} sessions**, on {100 * most.cpu:.0f} % of a core.\n\n"
         f"{stormy}\n\n{plan(most, storms)}"
     )
 

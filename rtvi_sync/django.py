@@ -80,7 +80,7 @@ class RTVIVoice:
         name: Part of the cookie's name.
         connect: Connects the client, such as ``lambda client: client.start_bot_and_connect(url)``. Called on a thread
             of the session, outside of any request.
-        events: The events that the page gets, by any name of an event. Of audio levels only the newest is sent.
+        events: Events the page receives, in any spelling of their names. Of audio levels only the newest is sent.
         leave_timeout (seconds): Time without a page and without a request after which the user counts as gone. The
             session then ends, connected or not. A page that is reloaded in time finds the session unchanged.
         idle_timeout (seconds): Time without activity of user and bot after which a session ends.

@@ -192,7 +192,7 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
         ),
         Explanation(
             "call-hung-up",
-            "The bot has hung up before it had said anything",
+            "The bot hung up before it said anything",
             "The bot took the telephone call and failed to start.",
             "See the bot's log. Give the bot the entry that the message names.",
             "testing-phone-bots",

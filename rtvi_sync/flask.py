@@ -101,7 +101,7 @@ class RTVIBlueprint(flask.Blueprint):
         name: Name of the blueprint, and part of the key in Flask's session.
         connect: Connects the client, such as ``lambda client: client.start_bot_and_connect(url)``. Called on a thread
             of the session, outside of any request.
-        events: The events that the page gets, by any name of an event. Of audio levels only the newest is sent.
+        events: Events the page receives, in any spelling of their names. Of audio levels only the newest is sent.
         heartbeat_interval (seconds): Time between heartbeats on a stream without events. A browser that has left is
             detected when the second heartbeat cannot be written.
         leave_timeout (seconds): Time without a stream and without a request after which the user counts as gone. The

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import os
 import re
 import shutil
@@ -15,8 +17,10 @@ from typing import Any
 
 import pytest
 
+from rtvi_sync import RTVIClient
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.processes import python, run_pytest, run_python
+from tests.support.required import missing
 from tests.support.slowness import GUARD
 from tools.blocks import URL, Block, blocks_of
 
@@ -24,6 +28,12 @@ ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 PAGES = [README, ROOT / "AGENTS.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LINKING = [*PAGES, *sorted({*ROOT.glob("*.md"), *(ROOT / "samples").glob("*/*.md")} - {*PAGES})]
+FENCE = re.compile(r"^( *)```([^\n]*)\n(.*?)^\1```", re.DOTALL | re.MULTILINE)  # any block
+PYTHON = re.compile(r"^ *(?:(?:from \S+ )?import \w|(?:async )?(?:def|with) .*:$|class \w+.*:$|@\w)", re.MULTILINE)
+# A link, or the definition of a label, to a place that is not on another site; each with its anchor.
+LINK = re.compile(
+    r"\]\((?!https?://)([^)#]*)(?:#([^)]*))?\)|^\[[^\]]+\]: (?!https?://)([^\s#]*)(?:#(\S*))?", re.MULTILINE
+)
 
 # A block has to import the modules that it uses, so it starts without modules of the package that others imported.
 FIRST = f"""
@@ -35,10 +45,13 @@ del name, sys
 """
 
 
-def parameters(page: Path) -> list[Any]:
-    """Return each block of a page that runs alone."""
-    blocks = [block for block in blocks_of(page) if block.needs.part_of is None]
+def parameters(page: Path, *, runs: bool = True) -> list[Any]:
+    """Return each block of a page that runs alone, or each one that does not run."""
+    blocks = [block for block in blocks_of(page) if block.needs.part_of is None and block.needs.runs is runs]
     return [pytest.param(block, id=f"{page.relative_to(ROOT)}:{block.number}") for block in blocks]
+
+
+COMPILED = [block for page in PAGES for block in parameters(page, runs=False)]
 
 
 @pytest.mark.parametrize("block", [block for page in PAGES for block in parameters(page)])
@@ -61,6 +74,43 @@ def test_block_runs(block: Block, tmp_path: Path) -> None:
 
     assert status == 0, err
     assert out == block.output or not block.output
+
+
+@pytest.mark.parametrize("block", COMPILED)
+def test_block_compiles(block: Block) -> None:
+    """A block that cannot run compiles, imports names that the package has, and calls methods that the client has."""
+    tree = ast.parse(block.code)
+    imported = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    for node in imported:
+        if node.module is not None and node.module.startswith("rtvi_sync"):
+            module = importlib.import_module(node.module)
+            assert [name.name for name in node.names if not hasattr(module, name.name)] == []
+    used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and is_client(node.value)}
+    assert [name for name in sorted(used) if not hasattr(RTVIClient, name)] == []
+
+
+def is_client(node: ast.expr) -> bool:
+    """Return whether an expression is the variable of a client, or its class."""
+    return isinstance(node, ast.Name) and node.id in ("client", "rtvi_client", "RTVIClient")
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("block", [block for block in COMPILED if "from pipecat" in block.values[0].code])
+def test_block_of_a_bot_imports_names_of_pipecat(block: Block) -> None:
+    """A block for the bot imports names that the newest Pipecat has."""
+    python = os.environ.get("RTVI_PIPECAT_1_14_0") or missing("Pipecat 1.14.0 is not installed: run.py test --real")
+    imports = [ast.unparse(node) for node in ast.parse(block.code).body if isinstance(node, ast.ImportFrom)]
+    done = subprocess.run(
+        [python, "-c", "\n".join(imports)], capture_output=True, text=True, timeout=GUARD, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
+def test_python_is_marked_so(page: Path) -> None:
+    """A block without a language is no Python: it would neither run nor be coloured."""
+    blocks = FENCE.findall(page.read_text("utf-8"))
+    assert [block for _, language, block in blocks if not language and PYTHON.search(block)] == []
 
 
 def run_tests(program: str, bot: EmbeddedBot, folder: Path) -> None:
@@ -91,17 +141,20 @@ TUTORIAL = ROOT / "docs" / "start" / "first-bot-test.md"
 def test_the_tutorial_passes_as_it_says(tmp_path: Path) -> None:
     """The parts of the tutorial's file make tests that pass, as many as the page shows at its end."""
     parts: dict[str, list[str]] = {}
+    page = TUTORIAL.read_text("utf-8")
     for block in blocks_of(TUTORIAL):
-        assert block.needs.part_of is not None
-        parts.setdefault(block.needs.part_of, []).append(block.code)
+        if block.needs.part_of is not None:
+            parts.setdefault(block.needs.part_of, []).append(block.code)
     for name, blocks in parts.items():
         tmp_path.joinpath(name).write_text("\n\n".join(blocks), "utf-8")
 
     status, out, err = pytest_in(tmp_path)
 
     assert status == 0, out + err
-    promised = re.findall(r"^(\d+ passed) in", TUTORIAL.read_text("utf-8"), re.MULTILINE)
+    promised = re.findall(r"^(\d+ passed) in", page, re.MULTILINE)
     assert re.findall(r"(\d+ passed) in", out) == promised[-1:]
+    turns = re.findall(r"^rtvi: \d+ turns; [a-z ]+", page, re.MULTILINE)
+    assert re.findall(r"^rtvi: \d+ turns; [a-z ]+", out, re.MULTILINE) == turns[-1:]
 
 
 def test_the_failure_of_the_tutorial_is_shown(tmp_path: Path) -> None:
@@ -142,10 +195,12 @@ def test_block_of_readme_needs_only_the_wheel(block: Block, installed: Path, tmp
 @pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     """Every relative link of a page names a file that there is, and a heading of it if it has an anchor."""
-    links = re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text("utf-8"))
-    targets = [(page.parent / path if path else page, anchor) for path, anchor in links]
-    missing = [link for link, (target, anchor) in zip(links, targets, strict=True) if not leads(target, anchor)]
-    assert missing == []
+    text = re.sub(r"`[^`\n]+`", "", FENCE.sub("", page.read_text("utf-8")))
+    links = LINK.findall(text)
+    pairs = [(path or defined, anchor or heading) for path, anchor, defined, heading in links]
+    assert [pair for pair in pairs if not leads(page.parent / pair[0] if pair[0] else page, pair[1])] == []
+    labels = {label or words for words, label in re.findall(r"\[([^\]]+)\]\[([^\]]*)\]", text)}
+    assert labels - {*re.findall(r"^\[([^\]]+)\]: ", text, re.MULTILINE)} == set()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

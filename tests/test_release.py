@@ -28,6 +28,17 @@ ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 HEADINGS = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
 WORKFLOWS = ROOT / ".github" / "workflows"
+ACTIONS = {
+    "actions/attest-build-provenance",
+    "actions/attest-sbom",
+    "actions/checkout",
+    "actions/deploy-pages",
+    "actions/download-artifact",
+    "actions/setup-python",
+    "actions/upload-artifact",
+    "actions/upload-pages-artifact",
+    "pypa/gh-action-pypi-publish",
+}
 
 
 def workflow(name: str) -> Any:
@@ -49,16 +60,46 @@ def test_the_workflows_have_each_python() -> None:
     assert minors(" ".join(workflow("ci.yml")["jobs"]["test"]["strategy"]["matrix"]["python"])) == listed
 
 
+@pytest.mark.parametrize("name", ["ci.yml", "docs.yml", "release.yml"])
+def test_the_actions_are_pinned(name: str) -> None:
+    """Each action is one of those that the project uses, by its commit, and a comment names the version."""
+    text = (WORKFLOWS / name).read_text("utf-8")
+    used = re.findall(r"uses: (.*)", text)
+    assert [use for use in used if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", use)] == []
+    assert {use.partition("@")[0] for use in used} <= ACTIONS
+    everywhere = {use for file in WORKFLOWS.glob("*.yml") for use in re.findall(r"uses: (.*)", file.read_text("utf-8"))}
+    assert len({use.partition("@")[0] for use in everywhere}) == len(everywhere)  # one version of each
+
+
+def test_a_job_has_the_rights_that_it_needs() -> None:
+    """The default is to read; each right to write is in a job that runs no code of the project and no package."""
+    rights = {
+        (file.name, job): part["permissions"]
+        for file in sorted(WORKFLOWS.glob("*.yml"))
+        for job, part in workflow(file.name)["jobs"].items()
+        if "permissions" in part
+    }
+    assert rights == {
+        ("docs.yml", "pages"): {"pages": "write", "id-token": "write"},
+        ("release.yml", "publish"): {"id-token": "write", "attestations": "write"},
+        ("release.yml", "release-page"): {"contents": "write"},
+    }
+    assert all(workflow(file.name)["permissions"] == {"contents": "read"} for file in WORKFLOWS.glob("*.yml"))
+
+
 def test_nothing_is_published_before_a_person_says_so() -> None:
-    """A release needs a tag of a version and a variable that is not set; only its last job may write."""
+    """A release needs a tag of a version and a variable that is not set; the page follows what is on the index."""
     release = workflow("release.yml")
     assert release[True] == {"push": {"tags": ["v*"]}}  # YAML's `on`
-    assert release["permissions"] == {"contents": "read"}
-    build, publish = release["jobs"]["build"], release["jobs"]["publish"]
-    assert build["if"] == "vars.PUBLISH == 'yes'"
-    assert publish["needs"] == "build"
-    assert publish["environment"] == "pypi"
-    assert "permissions" not in build
+    jobs = release["jobs"]
+    assert jobs["build"]["if"] == "vars.PUBLISH == 'yes'"
+    assert {name: job.get("needs") for name, job in jobs.items()} == {
+        "build": None,
+        "sbom": "build",
+        "publish": ["build", "sbom"],
+        "release-page": "publish",
+    }
+    assert jobs["publish"]["environment"] == "pypi"
 
 
 def test_the_first_block_of_readme_shows_its_output() -> None:
@@ -152,6 +193,7 @@ def test_what_a_person_has_to_replace() -> None:
     """The owner is a placeholder in these files, and no other: one address makes all links to the repository."""
     assert {*unfinished()} <= {
         "README.md",
+        "SECURITY.md",
         "docs/guides/testing-bots.md",
         "docs/start/first-bot-test.md",
         "docs/start/install.md",
@@ -190,9 +232,12 @@ def test_what_is_left_to_a_person(line: str, personal: bool) -> None:
 
 
 def test_the_changelog_has_the_version_in_one_page() -> None:
-    """The version of the package has a section of 700 words at most, below the one for the next version."""
+    """Each version has a section of 700 words at most; the package's is below the one for the next version."""
     head, *sections = re.split(r"^## \[", (ROOT / "CHANGELOG.md").read_text("utf-8"), flags=re.MULTILINE)
     names = [section.partition("]")[0] for section in sections]
     assert names[:2] == ["Unreleased", __version__]
-    assert len((head + sections[1]).split()) <= 700
+    assert {
+        name: len(part.split()) for name, part in zip(names, sections, strict=True) if len(part.split()) > 700
+    } == {}
+    assert len(head.split()) <= 50
     assert set(re.findall(r"^### (.*)", sections[0], re.MULTILINE)) <= HEADINGS

@@ -7,6 +7,7 @@ A comment above a block lists the needs of the block, in parts between semicolon
 * ``with: flask``: packages that the reader has, apart from the extras that the page names above the block.
 * ``stop``: the block waits for ever; Ctrl-C ends it as soon as the bot has a session.
 * ``file: test_shop.py``: a part of a file, which the tests of the tutorial join. It does not run alone.
+* ``compile``: the block needs a bot or a process that no test has. It compiles, and the names that it uses exist.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class Needs:
     packages: list[str] = attrs.field(factory=list)
     stops: bool = False
     part_of: str | None = None
+    runs: bool = True
 
     @classmethod
     def read(cls, comment: str) -> Needs:
@@ -58,6 +60,8 @@ class Needs:
                 given["part_of"] = value.strip()
             elif part == "stop":
                 given["stops"] = True
+            elif part == "compile":
+                given["runs"] = False
             else:
                 raise ValueError(f"no such switch: {part}")
         return cls(**given)

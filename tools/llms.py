@@ -1,8 +1,8 @@
 """The files for language models: `llms.txt`, an index of the pages, and `llms-full.txt`, the text for programming.
 
 The build of the site writes both into its root; `python -m tools.llms FOLDER` writes them alone. The second one has
-each page of Start and Guides, and the classes by signature and docstring, because the pages of the reference have only
-their names.
+each page of Start and Guides except one, and the classes by signature and docstring, because the pages of the
+reference have only their names.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ _WHOLE: Final = (
     "Report.__getitem__",
     "Report.to_json",
 )
+# The guides that the file leaves to the site: the classes of this one are left out, too.
+PAGES_LEFT_OUT: Final = (DOCS / "guides/transport.md",)
 # What the file leaves to the reference, by its use.
 LEFT_OUT: Final = {
     "in a transport of your own": (
@@ -102,10 +104,11 @@ def index() -> str:
 
 
 def full() -> str:
-    """Return `llms-full.txt`: each page of Start and Guides, and the public names."""
-    taken = [page for folder in ("start", "guides") for page in pages(folder)]
+    """Return `llms-full.txt`: each page of Start and Guides, but for a few, and the public names."""
+    taken = [page for folder in ("start", "guides") for page in pages(folder) if page not in PAGES_LEFT_OUT]
     left_out = "\n".join(
-        f"Used {use}, and described in the reference only: {', '.join(names)}." for use, names in LEFT_OUT.items()
+        [f"Used {use}, and described in the reference only: {', '.join(names)}." for use, names in LEFT_OUT.items()]
+        + [f"Only in the site: {title_of(page)}, {SITE}{address(page)}." for page in PAGES_LEFT_OUT]
     )
     texts = (_plain(page, taken) for page in taken)
     return "\n\n".join([_HEAD.strip(), _QUOTED, *texts, "# Public names", left_out, *described()]) + "\n"

@@ -21,7 +21,7 @@ ROOT: Final = Path(__file__).parents[1]
 #: The folders and files of an area, whose words are counted together.
 AREAS: Final = {
     "package": ("rtvi_sync",),
-    "pages": ("docs", "README.md", "CONTRIBUTING.md", "SECURITY.md", "samples"),
+    "pages": ("docs", "README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "AGENTS.md", "samples"),
     "tests and tools": ("tests", "tools", "benchmarks", "run.py"),
 }
 #: A pattern, and how many of it 10,000 words of an area may have.

@@ -1,4 +1,4 @@
-"""The pages of docs/reference that are made of the code: events, options, errors, commands, and options of pytest.
+"""The pages of docs/reference that are made of the code: events, options, errors, commands, pytest's options, samples.
 
 `python -m tools.reference` writes them. The pages of classes are written by hand around the docstrings that Sphinx
 inserts.
@@ -7,6 +7,7 @@ inserts.
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -15,6 +16,7 @@ import attrs
 import pytest
 
 import rtvi_sync
+import run
 from rtvi_sync import RTVIClientOptions, RTVIError, RTVIEvent
 from rtvi_sync.cli import _parser
 from rtvi_sync.client.options import option_texts
@@ -22,7 +24,8 @@ from rtvi_sync.testing import pytest_plugin
 
 from .event_overloads import groups
 
-FOLDER: Final = Path(__file__).parents[1] / "docs" / "reference"
+_ROOT: Final = Path(__file__).resolve().parents[1]
+FOLDER: Final = _ROOT / "docs" / "reference"
 
 _EVENTS: Final = """\
 # Events
@@ -93,6 +96,28 @@ The guide is [Test your bot with pytest](../guides/testing-bots.md).
 
 """
 
+_SAMPLES: Final = """\
+# Samples
+
+`python3 run.py sample NAME` runs a program of the folder `samples` in a clone, and `--url` gives it your bot's address.
+Most of them talk to the embedded bot without it.
+"""
+
+
+#: The modules whose public names the reference describes.
+MODULES: Final = (
+    "rtvi_sync",
+    "rtvi_sync.media",
+    "rtvi_sync.media.convert",
+    "rtvi_sync.testing",
+    "rtvi_sync.testing.scenarios",
+    "rtvi_sync.testing.transport_contract",
+    "rtvi_sync.flask",
+    "rtvi_sync.django",
+    "rtvi_sync.notebook",
+    "rtvi_sync.otel",
+)
+
 
 def pages() -> Mapping[str, str]:
     """Return the text of each page, by its name."""
@@ -102,6 +127,7 @@ def pages() -> Mapping[str, str]:
         "errors.md": _errors,
         "cli.md": _commands,
         "pytest.md": _pytest,
+        "samples.md": _samples,
     }
     return {name: "\n".join(make()).rstrip("\n") + "\n" for name, make in makers.items()}
 
@@ -142,10 +168,25 @@ def _tree(error: type[RTVIError], depth: int = 0) -> Iterator[tuple[int, type[RT
             yield from _tree(each, depth + 1)
 
 
+def options_of_commands() -> dict[str, set[str]]:
+    """Return the options of each command of `rtvi-sync`."""
+    return {name: {*parser._option_string_actions} for name, parser in _parsers().items()}
+
+
+def options_of_pytest() -> set[str]:
+    """Return the options that the pytest plugin adds."""
+    options = _OptionsOf()
+    pytest_plugin.pytest_addoption(options)  # type: ignore[arg-type]
+    return {word for row, _ in options.rows for word in re.findall(r"--[\w-]+", row)}
+
+
+def _parsers() -> Mapping[str, argparse.ArgumentParser]:
+    return next(a for a in _parser()._actions if isinstance(a, argparse._SubParsersAction)).choices
+
+
 def _commands() -> Iterator[str]:
     yield _COMMANDS
-    subparsers = next(a for a in _parser()._actions if isinstance(a, argparse._SubParsersAction))
-    for name, parser in subparsers.choices.items():
+    for name, parser in _parsers().items():
         summary, _, rest = (parser.description or "").partition("\n")
         yield f"## {name}\n\n{summary}"
         if rest.strip():
@@ -179,6 +220,16 @@ def _pytest() -> Iterator[str]:
     yield "\n## Fixtures\n"
     yield from _table(("fixture", "description"), _fixtures())
     yield f"\n## The marker\n\n```\n{pytest_plugin.MARKER}\n```"
+
+
+def _samples() -> Iterator[str]:
+    yield _SAMPLES
+    rows = []
+    for name, program in run.sample_programs().items():
+        place = (program.parent if program.name == "__main__.py" else program).relative_to(_ROOT).as_posix()
+        page = _ROOT / place / "README.md"
+        rows.append((f"[{name}](../../{place}{'/README.md' if page.exists() else ''})", run.summary_of(program)))
+    yield from _table(("sample", "description"), rows)
 
 
 class _OptionsOf:

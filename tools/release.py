@@ -53,7 +53,7 @@ BLOCK_SECONDS = 300.0  # on a busy machine
 # pyroma misses these until a person has given the project an owner.
 PERSONAL = re.compile(r"author|\burl\b", re.IGNORECASE)
 # What only a person can replace: the account that has the repository, and what is true until the first release.
-UNFINISHED = re.compile(r"\bOWNER/|no release on PyPI yet")
+UNFINISHED = re.compile(r"\bOWNER/|@OWNER\b|no release on PyPI yet")
 
 
 @attrs.frozen

@@ -64,9 +64,9 @@ _CHECK_FROM = Rule('"previous" or "start"', lambda given: isinstance(given, str)
 class Expect:
     """The bot's expected actions, in order. Made by `client.expect()`; a context manager.
 
-    Events count from the start of the block. Each call searches from the event that met the call before it, and skips
-    other events. Its limit runs from the latest of these: the start of the block, the last message that the client
-    sent, and the last event that met an expectation. In manual mode the calls deliver events. For one thread.
+    Events count from the start of the block. Each call starts at the event that satisfied the previous call, and
+    ignores other events. Its limit runs from the latest of these: the start of the block, the last message that the
+    client sent, and the last event that met an expectation. In manual mode the calls deliver events. For one thread.
     """
 
     def __init__(self, bus: EventBus, conversation: ConversationTracker, within: Seconds) -> None:

@@ -61,8 +61,8 @@ class Turn(TurnRecord):
     unknown.
 
     Attributes:
-        audio: The bot's audio since it had the user's words. If the turn was interrupted, up to the interruption. Empty
-            while the turn is in progress.
+        audio: The bot's audio, from the moment it received the user's words. If the turn was interrupted, up to the
+            interruption. Empty while the turn is in progress.
         user_audio: The user's audio, at most the last minute. Empty while the turn is in progress, and for typed text.
         bot: The bot's protocol and library: "RTVI 2.2.0, pipecat-ai 1.14.0".
     """

@@ -175,7 +175,7 @@ class WavSource(BytesSource):
     It reads WAV files of 8, 16, 24 and 32-bit PCM, floating point, µ-law and A-law. With the extra `files` it also
     reads the formats of soundfile: FLAC, Ogg, MP3 and others. It sends 16-bit mono (the mean of up to 32 channels), bit
     exact if the file is 16-bit mono and keeps its sample rate. Each session starts at the beginning of the file; after
-    its end, silence is sent. So does a file that is given as ``mic=Path("question.wav")``.
+    its end, the client sends silence. A file given as ``mic=Path("question.wav")`` behaves the same.
 
     Args:
         path: An audio file of at most 256 MiB.

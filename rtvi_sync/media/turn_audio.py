@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class TurnAudio(Record):
-    """The audio of one side in a turn. False in a condition if there is none.
+    """The audio of one side in a turn. Falsy if it is empty.
 
     Attributes:
         pcm: Signed 16-bit little endian samples, mono.
         sample_rate_hz (hertz): Sample rate of the first frame, to which other frames were converted. 0 if there is no
             audio.
         truncated: True if audio is missing: the bot's audio beyond `max_turn_audio`, the user's audio more than a
-            minute before its end, or audio that a slow handler has held up for too long.
+            minute before its end, or audio that was dropped because a handler was too slow.
     """
 
     pcm: bytes = attrs.field(default=b"", repr=lambda pcm: f"<{len(pcm)} bytes>")

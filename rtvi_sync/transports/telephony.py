@@ -97,7 +97,7 @@ class PhoneReceiver(WebSocketReceiver):
 
 
 class TelephonyTransport(WebSocketBase):
-    """A call to a bot by a telephone provider's media stream, which this client plays. Carries audio both ways.
+    """A phone call to a bot, in which the client plays the provider's part. Carries audio both ways.
 
     It reaches bots whose transport has that provider's serializer: bots of Pipecat's runner with an entry of its name
     in their `transport_params`, at ``/ws``. RTVI messages do not pass. The client derives from the audio who speaks, so
@@ -286,7 +286,7 @@ class TelephonyTransport(WebSocketBase):
         is_connected = self.state is TransportState.READY
         if is_connected and self._hung_up and info.code is None:
             error = DisconnectedError(
-                f"The bot has hung up before it had said anything: see its log. {self.needs}",
+                f"The bot hung up before it said anything: see its log. {self.needs}",
                 initiator=info.initiator,
             )
             error.__cause__ = info.error

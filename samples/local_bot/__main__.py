@@ -2,6 +2,18 @@
 
 python3 run.py sample local_bot                    # serves http://localhost:7860, with the options of Pipecat's runner
 python3 run.py sample ask_text --url http://localhost:7860 "What time is it?"
+
+* Speech recognition: PocketSphinx (https://github.com/cmusphinx/pocketsphinx) with the English model in its package,
+  and a grammar. It understands the sentences in `answers.py`, best in the voice of `questions.py`, and nothing else.
+* Answers: rules in `answers.py`, with the functions `get_time` and `get_weather`; the weather is the same every day.
+* Voice: espeak-ng (https://github.com/espeak-ng/espeak-ng), from the package `espeakng-loader`.
+
+How clients get in, by the entries of `transport_params`:
+
+* `websocket`: `POST /start` with `{"transport": "websocket"}`, then protobuf on ws://localhost:7860/ws-client
+* `eval`: JSON on ws://localhost:7860/ws
+* `webrtc`: `POST /start`, then an offer to `/sessions/<sessionId>/api/offer`. It needs `requirements-webrtc.txt`; where
+  that cannot be installed, Pipecat's runner leaves this entry out.
 """
 
 from pipecat.audio.vad.silero import SileroVADAnalyzer

@@ -1,4 +1,17 @@
-"""One call: Twilio Media Streams on the one side, a session with a bot on the other."""
+"""One call: Twilio Media Streams on the one side, a session with a bot on the other.
+
+Of Twilio's messages
+
+* `start` connects to the bot;
+* `media`, 20 ms of µ-law at 8 kHz, goes to the bot as PCM at 16 kHz, once the bot is ready;
+* `dtmf`, a key of the caller's telephone, goes to a bot of RTVI 2.0 or later (Pipecat 1.5.0);
+* `mark`, which follows the bot's last word, ends the call;
+* `stop`, or the end of the connection, ends the session: the caller has hung up;
+* any other ends the call with code 1007.
+
+Twilio gets `media` when the bot speaks, `clear` when it is interrupted, which discards the audio not yet played, and
+`mark` behind the last audio when the bot ends the session.
+"""
 
 import base64
 import contextlib

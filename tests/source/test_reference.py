@@ -9,24 +9,12 @@ from collections import Counter
 import pytest
 
 from rtvi_sync import RTVIClient
-from tools.reference import FOLDER, pages
+from tools.reference import FOLDER, MODULES, pages
 
 DIRECTIVE = re.compile(
     r"^\.\. (?:auto|py:)(?:class|function|exception|data|module):: (rtvi_sync\.[\w.]+)", re.MULTILINE
 )
 PAGES = {page.name: page.read_text("utf-8") for page in FOLDER.glob("*.md")}
-MODULES = (
-    "rtvi_sync",
-    "rtvi_sync.media",
-    "rtvi_sync.media.convert",
-    "rtvi_sync.testing",
-    "rtvi_sync.testing.scenarios",
-    "rtvi_sync.testing.transport_contract",
-    "rtvi_sync.flask",
-    "rtvi_sync.django",
-    "rtvi_sync.notebook",
-    "rtvi_sync.otel",
-)
 
 
 @pytest.mark.parametrize("name", pages())

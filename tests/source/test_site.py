@@ -21,6 +21,7 @@ BUDGETS = {
     "docs/start/install.md": 500,
     "AGENTS.md": 1100,
 }
+BUDGETS |= {page.relative_to(ROOT).as_posix(): 150 for page in ROOT.glob("samples/*/README.md")}
 #: Words that the pages of groups may have together, without code and comments.
 GROUP_BUDGETS = {("start", "guides"): 20_800, ("background",): 12_000}
 COLUMNS = 88  # of a line of code
@@ -106,15 +107,17 @@ def test_the_files_for_language_models_fit() -> None:
 
 
 def test_one_file_has_all_that_an_agent_needs() -> None:
-    """`llms-full.txt` has each page of Start and Guides, fits, and names the classes that it leaves out."""
+    """`llms-full.txt` has each page of Start and Guides, fits, and names the pages and classes that it leaves out."""
     full = llms.full()
     lines = full.splitlines()
     left_out = {name for names in llms.LEFT_OUT.values() for name in names}
 
     assert len(full.encode()) <= llms.LIMIT == 300_000
-    titles = [page.read_text("utf-8").partition("\n")[0] for group in ("start", "guides") for page in llms.pages(group)]
-    assert len(titles) > 30
-    assert [title for title in titles if title not in lines] == []
+    pages = {page for group in ("start", "guides") for page in llms.pages(group)}
+    missing = {page for page in pages if page.read_text("utf-8").partition("\n")[0] not in lines}
+    assert len(pages) > 30
+    assert missing == {*llms.PAGES_LEFT_OUT}
+    assert [page for page in missing if llms.address(page) not in full] == []
     described = {name for line in lines for name in re.findall(r"^### (\w+)", line)}
     assert {"RTVIBlueprint", "RTVIVoice", "RTVIUser", "MeasuredClient", "WavSink", "run_many"} <= described
     assert not left_out & described

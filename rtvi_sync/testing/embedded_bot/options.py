@@ -94,10 +94,10 @@ class BotOptions:
 
     @property
     def has_config(self) -> bool:
-        """True if the bot has a config, if its version can have one. All bots of 0.3 do, perhaps an empty one."""
+        """True if the bot has a config and its version supports one. All bots of 0.3 do, perhaps an empty one."""
         return bool(self.config or self.config_types) or BotVersion(self.version).generation == 0
 
     @property
     def has_actions(self) -> bool:
-        """True if the bot has actions, if its version can have some. All bots of 0.3 do."""
+        """True if the bot offers actions and its version supports them. All bots of 0.3 do."""
         return self.actions is not None or BotVersion(self.version).generation == 0

@@ -39,7 +39,12 @@ def talk(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def ask(request: HttpRequest) -> JsonResponse:
-    """Return the answer as JSON: `answer` and `seconds`, or `error`. The caller sends the token of its form."""
+    """Return the answer as JSON: `answer` and `seconds`, or `error`.
+
+    The caller sends the field `question`, and the CSRF token: from the page's form, or in the header `X-CSRFToken`. The
+    status is 200; 400 for a wrong question; 502 if the bot cannot be reached or ends the session; 503 without
+    `RTVI_URL`; 504 after a timeout.
+    """
     status, answer = reply_to(request)
     return JsonResponse(answer, status=status)
 

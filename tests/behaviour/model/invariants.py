@@ -104,9 +104,8 @@ def handlers_have_their_thread(ears: Ears) -> None:
 
 
 def manual_handlers_run_inside_calls(ears: Ears) -> None:
-    """With `events="manual"` they run inside `process_events()` and the calls that wait for events (`wait_for()`,
-    `events()`, `ask()`, `listen()`, `wait()`, those of `expect()`, and `result()` of a `barge_in()`), on the
-    thread that calls these, and nowhere else.
+    """With `events="manual"` they run inside `process_events()` and the calls that wait for events, on the thread that
+    calls these, and nowhere else.
     """
     if ears.manual:
         assert [(one.type, one.thread) for one in ears.heard.copy() if not one.allowed] == []

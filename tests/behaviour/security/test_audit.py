@@ -143,10 +143,10 @@ def test_lint_looks_for_weak_spots(
     assert run.lint([*options, "--fix"]) == 1
     assert capfd.readouterr().out.splitlines() == ["FAILED: -m mypy", "FAILED: -m bandit -q"]
     modules = [command[1] for command in commands if command[0] == "-m"]
-    assert modules == ["ruff", "ruff", "mypy", "pyright", "pyright", "pytest", "bandit", "tools.audit"]
+    assert modules == ["ruff", "ruff", "mypy", "pyright", "pyright", "pytest", "bandit", "codespell_lib", "tools.audit"]
     assert commands[:2] == [["-m", "ruff", "check", "--fix"], ["-m", "ruff", "format", "--check"]]
     assert commands[-1] == ["-m", "tools.audit", *options]
-    assert {"rtvi_sync", "run.py", "tools"} < set(commands[-2])
+    assert {"rtvi_sync", "run.py", "tools"} < set(commands[-3])
 
 
 def test_bandit_finds_something(tmp_path: Path) -> None:
