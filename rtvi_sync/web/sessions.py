@@ -60,7 +60,7 @@ class Sessions:
         # Guards the fields below. Threads of the web server and of the relays hold it for a few instructions.
         self._lock = threading.Lock()
         self._relays: list[Relay] = []
-        self._starts: dict[object, str] = {}  # the owners of clients that are being made, by request
+        self._starts: dict[object, str] = {}  # the owners of the sessions that are being started, by request
 
     def new_cookie(self) -> str:
         """Return the value of a new user's cookie."""
@@ -91,16 +91,16 @@ class Sessions:
             # A page's first request usually has no cookie, and browsers log a status of 400 or above as an error.
             status = 202 if is_first else 428
             raise Refusal(status, NO_COOKIE, "The request has no cookie. Repeat it with the one of this response.")
-        relay, status = self._find(cookie), 200
-        if relay is None or relay.reason is not None:
-            start = object()
-            with self._lock:
-                self._starts[start] = secret
-            try:
+        start = object()
+        with self._lock:
+            self._starts[start] = secret
+        try:
+            relay, status = self._find(cookie), 200
+            if relay is None or relay.reason is not None:
                 relay, status = self._add(secret, make_client(), start)
-            finally:
-                with self._lock:
-                    self._starts.pop(start, None)
+        finally:
+            with self._lock:
+                self._starts.pop(start, None)
         return relay, status, f"{self._process}.{secret}"
 
     def require(self, cookie: object, *, though_ended: bool = False) -> Relay:
