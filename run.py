@@ -195,7 +195,7 @@ NOT_QUICK = re.compile(
 )
 
 # The parts of `run.py`, which tests/test_run.py tests.
-OWN_FILES = ("run.py", *(f"tools/{name}.py" for name in ("environments", "local_bot", "machine", "results")))
+OWN_FILES = ("run.py", *(f"tools/{name}.py" for name in ("environments", "links", "local_bot", "machine", "results")))
 NO_TESTS = 5  # the status of pytest if the files have no test that is selected, such as only tests of real parts
 
 DEMO_SECONDS = 1800.0

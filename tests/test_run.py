@@ -208,7 +208,7 @@ def new_project(folder: Path) -> Path:
     """Make a small project with the real run.py, from which the one hard-coded path of the system is hidden."""
     shutil.copy(ROOT / "run.py", folder)
     (folder / "tools").mkdir()
-    for name in ("__init__.py", "environments.py", "local_bot.py", "results.py"):
+    for name in ("__init__.py", "environments.py", "links.py", "local_bot.py", "results.py"):
         shutil.copy(ROOT / "tools" / name, folder / "tools")
     source = (ROOT / "tools" / "machine.py").read_text(encoding="utf-8")
     assert source.count('"/usr/share/python-wheels"') == 1

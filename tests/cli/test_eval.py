@@ -179,7 +179,7 @@ def test_the_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["eval", "weather.yaml", "--url", bot.base_url, "--transport", "eval"]) == 3
     first, *told = capsys.readouterr().out.splitlines()
     assert first.startswith("NOT JUDGED   weather/oslo  (")
-    assert told == shown.splitlines()[1:]
+    assert " ".join(told).split() == " ".join(shown.splitlines()[1:]).split()  # the page wraps long lines
 
 
 def test_all_wrong_files_are_told(bot: EmbeddedBot, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,6 +20,7 @@ from tests.support.wavs import compressed_wav
 
 MODULE = (sys.executable, "-W", "error", "-m", "rtvi_sync")
 
+SEE = r" *See: rtvi-sync explain missing-extra\n"
 #: Arguments, exit status, and patterns of stdout and stderr.
 COMMANDS: dict[str, tuple[list[str], int, str, str]] = {
     "none": ([], 0, r"usage: rtvi-sync .*demo .*talk .*devices .*", ""),
@@ -30,22 +31,32 @@ COMMANDS: dict[str, tuple[list[str], int, str, str]] = {
     "demo": (["demo", "--speech", "SPEECH"], 0, r".*connected to .*bot  You said: Hello\..*conversation\.wav .*", ""),
     "talk": (["talk", "URL"], 0, rf"{re.escape(CONNECTED)}\nyou  hello\nbot  You said: hello\n", ""),
     "talk, recorded": (["talk", "URL", "--record", "both.wav"], 0, r".*bot  You said: hello\n.*both\.wav .*", ""),
-    "talk by a device": (["talk", "URL", "--mic", "x"], 1, "", r"rtvi-sync talk: [^\n]*\[audio\][^\n]*\n"),
+    "talk by a device": (
+        ["talk", "URL", "--mic", "x"],
+        1,
+        "",
+        rf"rtvi-sync talk: [^\n]*\[(?:audio|sounddevice)\][^\n]*\n{SEE}",
+    ),
     "talk from a µ-law file": (["talk", "URL", "--mic", "MU_LAW"], 0, rf"{re.escape(CONNECTED)}\n.*", ""),
     "talk from an ADPCM file": (
         ["talk", "URL", "--mic", "ADPCM"],
         1,
         "",
-        r"rtvi-sync talk: [^\n]* ADPCM [^\n]*\[files\][^\n]*\n",
+        rf"rtvi-sync talk: [^\n]* ADPCM [^\n]*\[files\][^\n]*\n{SEE}",
     ),
     "devices": (
         ["devices"],
         1,
-        "",
-        r"rtvi-sync devices: [^\n]*\[audio\][^\n]*\nrtvi-sync devices: [^\n]*\[video\][^\n]*\n",
+        r"Cameras: [^\n]*\[video\][^\n]*\n\n",
+        rf"rtvi-sync devices: [^\n]*\[(?:audio|sounddevice)\][^\n]*\n{SEE}",
     ),
     "mcp": (["mcp"], 1, "", r"rtvi-sync mcp: [^\n]*\[mcp\][^\n]*\n"),
-    "devices --levels": (["devices", "--levels", "1"], 1, "", r"rtvi-sync devices: [^\n]*\[audio\][^\n]*\n"),
+    "devices --levels": (
+        ["devices", "--levels", "1"],
+        1,
+        "",
+        r"rtvi-sync devices: [^\n]*\[(?:audio|sounddevice)\][^\n]*\n",
+    ),
 }
 
 

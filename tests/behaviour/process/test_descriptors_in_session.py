@@ -106,10 +106,11 @@ def test_audio_that_a_library_is_to_convert() -> None:
 
 
 LOST = """
-import resource, sys
+import logging, resource, sys
 
 from rtvi_sync import ReconnectPolicy, RTVIClient, RTVIEvent
 
+logging.getLogger("rtvi_sync").setLevel(logging.ERROR)  # without the failed attempts
 policy = ReconnectPolicy(initial_delay=0.01, max_delay=0.1, max_attempts=None)
 with RTVIClient.for_url(sys.argv[1], text_only=True, connect_timeout=60, reconnect=policy) as client:
     events = client.events(RTVIEvent.RECONNECTING, RTVIEvent.RECONNECT_FAILED, timeout=60)

@@ -32,7 +32,7 @@ ENTRY = "websocket (with a ProtobufFrameSerializer) or eval"
         pytest.param(
             lambda: start_endpoint("200 OK", {"room_url": "x"}), "http", "'room_url'", "a room of Daily", id="daily"
         ),
-        pytest.param(without_tls, "tls", "does not speak TLS", "connect to the plain address", id="wss_without_tls"),
+        pytest.param(without_tls, "tls", "does not speak TLS", "meant to have none, use", id="wss_without_tls"),
         pytest.param(untrusted, "tls", "certificate is not trusted", "trust that", id="untrusted"),
         pytest.param(lambda: runner("/nope", refuses("404 No")), "path", "with 404", "the path", id="path_404"),
         pytest.param(lambda: runner("/nope", refuses("403 No")), "path", "with 403", "/ws-client", id="path_403"),
