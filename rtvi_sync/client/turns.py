@@ -73,7 +73,7 @@ class ClientTurns(ClientBase):
                 with `sample_rate_hz`, or an `AudioSource` that ends. The client converts speech to 16 kHz and sends it
                 in real time in place of the microphone's audio, even if the microphone is off. Silence follows until
                 the bot has answered. While the bot has muted the user, speech waits; after a spoken question that was
-                given up, it waits in silence until the bot answers that, for at most 5 s.
+                given up, it waits in silence until the bot answers that, for at most 5 s and half of the timeout.
             timeout (seconds): Limit of the whole call. None: no limit.
             audio_response: False: ask for text only, which returns much earlier. For typed questions.
             settle (seconds): How long the bot must stay quiet before the answer counts as complete. For bots that don't

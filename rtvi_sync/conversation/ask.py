@@ -187,6 +187,10 @@ class Question(ABC):
     def rest(self) -> None:
         """Release everything except the events that `answer()` still needs. Any thread."""
 
+    def give_up(self) -> None:
+        """Do the same as `rest()`. If the bot may still be hearing the question, the next one waits for that."""
+        self.rest()
+
     def close(self) -> None:
         """Release everything."""
         self.stream.close()
@@ -336,36 +340,53 @@ class SpokenQuestion(Question):
         self._first: int | None = None  # the first turn number that may belong to the question; None: not asked yet
         self._before: AudioAccount | None = None
         self._was_muted = False  # the bot has reported that it did not hear the user
-        self._answered = False
+        self._is_owed = False  # the bot may have heard a part of the question, and has not answered
 
     @property
     def _is_muted(self) -> bool:
         return self._session.engine.user_is_muted
 
     def hold(self, deadline: Deadline) -> None:
-        """See `Question`. Return if the session ends first; then `answer()` raises.
-
-        If the question before was given up, send silence until the bot answers that, so that it does not take both for
-        one. Perhaps it never answers, so no longer than `_HEARING_LIMIT`.
-        """
+        """See `Question`. Return if the session ends first; then `answer()` raises."""
         self._await_unmuted(deadline)
-        given_up, follower = self._conversation.given_up, self._session.follower
+        self._await_given_up(deadline)
+        self._await_unmuted(deadline)  # bots may mute the user while they answer
+
+    def _await_given_up(self, deadline: Deadline) -> None:
+        """If a question was given up, send silence until the bot answers that, so that it does not take both for one.
+
+        Perhaps it never answers. So wait at most half of the time that is left, and for each turn only once.
+        """
+        conversation, follower = self._conversation, self._session.follower
+        given_up = conversation.given_up
         if given_up is None or follower is None or given_up.session != follower.number:
             return
-        limit, heard_by = Deadline(deadline.at_most(_HEARING_LIMIT)), Deadline(_UNHEARD)
+        limit = Deadline(deadline.at_most(2 * _HEARING_LIMIT) / 2)
+        heard_by = Deadline(limit.at_most(_UNHEARD))
+        first = max(given_up.first, conversation.unanswered + 1)
         with contextlib.closing(self._bus.open_stream(_BEGINNINGS, None)) as news:
             shielded(lambda: self._send(BytesSource(b"", MICROPHONE_RATE_HZ), deadline), on_interrupt=self.rest)
-            while not limit.expired and self._session.live:
-                heard = [turn for turn in self._conversation.turns() if _is_of(given_up, turn)]
+            while self._session.live:
+                turns = [turn for turn in conversation.turns() if turn.session == given_up.session]
+                heard = [turn for turn in turns if turn.modality == "audio" and turn.number >= first]
                 if heard:
                     if all(_is_started(turn) or not turn.is_open for turn in heard):
                         break
                 elif given_up.all_sent or heard_by.expired:
                     break
+                if deadline.expired:
+                    raise _not_heard(
+                        f"The question was not said within {deadline.timeout} s, because the bot was still hearing the "
+                        "one before, which was given up. Pass a larger timeout."
+                    )
+                if heard and limit.expired:
+                    conversation.unanswered = heard[-1].number
+                    break
                 with contextlib.suppress(RequestTimeoutError):
                     if news.next_before(limit if heard else heard_by) is None:
                         break
-        self._conversation.given_up = None
+        if conversation.given_up is given_up:  # no other thread has cancelled a question in the meantime
+            conversation.given_up = None
 
     def _await_unmuted(self, deadline: Deadline) -> None:
         while self._is_muted:
@@ -402,6 +423,7 @@ class SpokenQuestion(Question):
         self._send(self._source, deadline)
         if self._sender is not None:
             self._run = self._sender.run
+            self._is_owed = True
             self._run.when_over(self._check_all_sent)
 
     def _send(self, source: AudioSource, deadline: Deadline) -> None:
@@ -422,7 +444,7 @@ class SpokenQuestion(Question):
     def _check_all_sent(self) -> None:
         if not self.all_sent and not self._rests and self._session.live:
             reason = "failed before all of it was sent; the event device_error has the reason"
-            self.rest()  # here, because `answer()` may never be called
+            self.give_up()  # here, because `answer()` may never be called
             self.fail(DeviceError(f"The source of the question {reason}", devices=("mic",)))
 
     def _next_number(self) -> int:
@@ -464,15 +486,20 @@ class SpokenQuestion(Question):
     def answer(self, deadline: Deadline) -> Turn:
         """See `Question`."""
         turn = super().answer(deadline)
-        self._answered = True
+        self._is_owed = False
         return turn
+
+    def give_up(self) -> None:
+        """See `Question`."""
+        self.rest()
+        is_owed, self._is_owed = self._is_owed, False
+        follower = self._session.follower
+        if is_owed and self._first is not None and follower is not None:
+            self._conversation.given_up = GivenUp(follower.number, self._first, self.all_sent)
 
     def close(self) -> None:
         """Release everything, including the microphone."""
-        self.rest()
-        follower = self._session.follower
-        if self._first is not None and not self._answered and follower is not None:
-            self._conversation.given_up = GivenUp(follower.number, self._first, self.all_sent)
+        self.give_up()
         super().close()
 
     def _next(self, deadline: Deadline) -> Event | None:
@@ -715,7 +742,7 @@ class PendingTurn:
     def _silence(self) -> None:
         """Stop saying the question, and let the microphone be heard again."""
         if self._question.is_speaking:
-            self._question.rest()
+            self._question.give_up()
             if not self._question.all_sent:
                 self._question.fail(RTVIError(_CANCELLED))
 
@@ -799,10 +826,6 @@ def _not_heard(text: str) -> RequestTimeoutError:
     error = RequestTimeoutError(text)
     error.kind = "not_heard"
     return error
-
-
-def _is_of(given_up: GivenUp, turn: Turn) -> bool:
-    return turn.session == given_up.session and turn.modality == "audio" and turn.number >= given_up.first
 
 
 def _is_started(turn: Turn) -> bool:

@@ -77,7 +77,7 @@ class Saying(Protocol):
 
 
 class GivenUp(NamedTuple):
-    """A spoken question whose call has returned before its answer began.
+    """A spoken question that was cut short, or whose call has returned without its answer.
 
     Attributes:
         session: The number of its session.
@@ -430,6 +430,8 @@ class ConversationTracker:
         self.speaking: set[Saying] = set()
         #: The last spoken question, if it was given up. The bot may still be hearing it.
         self.given_up: GivenUp | None = None
+        #: Number of the last turn whose answer a question has awaited in vain, so that the next ones don't.
+        self.unanswered: int = 0
         self._last_error: tuple[float, ErrorData] | None = None  # and when the bot reported it
         #: Held by the thread that asks.
         self.ask_lock: AskLock = AskLock()

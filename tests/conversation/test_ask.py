@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import threading
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -30,6 +31,7 @@ from rtvi_sync import (
 from rtvi_sync.media import BytesSource, CallbackSource, NullSink, ToneSource
 from rtvi_sync.testing import BotSession, EmbeddedBot
 from tests.support.clients import bot_says, memory_client, settle, transport_of, websocket_client
+from tests.support.limits import changed
 from tests.support.moments import at
 from tests.support.probes import replaces_microphone
 from tests.support.scripted_talk import (
@@ -296,7 +298,7 @@ def test_a_spoken_question_after_one_that_was_given_up() -> None:
             assert second.get().bot_text == "Hi."
 
 
-@pytest.mark.parametrize("by", ["timeout", "cancel"])
+@pytest.mark.parametrize("by", ["timeout", "cancel", "cancel, without result()"])
 def test_each_spoken_question_has_its_own_turn(by: str) -> None:
     """The bot first hears the end of a question that was given up in the middle, though the microphone is off."""
     with EmbeddedBot() as bot, echo_client(bot) as client:
@@ -309,8 +311,9 @@ def test_each_spoken_question_has_its_own_turn(by: str) -> None:
                 client.ask("Hello", GUARD)
                 next(heard)
                 pending.cancel()
-                with pytest.raises(RTVIError, match="cancelled"):
-                    pending.result(GUARD)
+                if by == "cancel":
+                    with pytest.raises(RTVIError, match="cancelled"):
+                        pending.result(GUARD)
         second = client.ask(ToneSource(440, 0.4), GUARD)
         first = client.turns()[-2]
     assert (first.modality, second.number) == ("audio", first.number + 1)
@@ -318,6 +321,68 @@ def test_each_spoken_question_has_its_own_turn(by: str) -> None:
     assert second.timings.user_started is not None
     assert first.timings.user_stopped < second.timings.user_started
     assert second.user_audio.seconds == pytest.approx(0.4, abs=0.1)
+
+
+def gives_up(client: RTVIClient, limit: float) -> None:
+    """Ask a question that the bot hears and does not answer in time."""
+    sent = transport_of(client).sent_audio
+    with running(lambda: client.ask(SPEECH, limit)) as asking:
+        until(lambda: sent)
+        bot_says(client, "user-started-speaking", None)
+        assert isinstance(asking.error(), RequestTimeoutError)
+    assert [turn.is_open for turn in client.turns()] == [True]
+    sent.clear()
+
+
+def test_spoken_questions_after_one_that_is_never_answered() -> None:
+    """The next one is said in its time, however long a question may wait for another, and those after it at once."""
+
+    def check(limit: float) -> None:
+        with changed(hearing=4 * GUARD), TalkingBot(audio=True).client() as client:
+            sent = transport_of(client).sent_audio
+            gives_up(client, limit)
+            with pytest.raises(RequestTimeoutError, match="The bot's answer did not begin"):
+                client.ask(SPEECH, limit)
+            assert any(b"\xa0\x0f" in frame.pcm for frame in sent)
+            sent.clear()
+            with running(lambda: client.ask(SPEECH, None)) as third:
+                until(lambda: any(b"\xa0\x0f" in frame.pcm for frame in [*sent]))
+                says(client, [*heard("Hello?")[1:], *said("Hi.")])
+                assert third.get().bot_text == "Hi."
+
+    at_some_limit(check)
+
+
+def test_no_time_to_say_a_question_after_one_that_was_given_up() -> None:
+    """The error says that the question was not said, and does not blame the bot."""
+
+    def check(limit: float) -> None:
+        with TalkingBot(audio=True).client() as client:
+            gives_up(client, limit)
+            for _ in range(2):
+                with pytest.raises(RequestTimeoutError, match=r"was not said within 0\.0 s.* the one before") as raised:
+                    client.ask(SPEECH, 0.0)
+                assert (raised.value.kind, raised.value.turn) == ("not_heard", None)
+
+    at_some_limit(check)
+
+
+def test_a_bot_that_mutes_the_user_to_answer_a_question_that_was_given_up() -> None:
+    """The next question is not said into the mute."""
+
+    def check(limit: float) -> None:
+        with TalkingBot(audio=True).client() as client:
+            sent = transport_of(client).sent_audio
+            gives_up(client, limit)
+            with running(lambda: client.ask(SPEECH, limit)) as second:
+                until(lambda: sent)
+                bot_says(client, "user-mute-started", None)
+                says(client, [*heard("Hello?")[1:], *written("Late"), *begun("Late")])
+                error = second.error()
+            assert re.search("was not said .* user-mute-started", str(error))
+            assert not any(b"\xa0\x0f" in frame.pcm for frame in sent)
+
+    at_some_limit(check)
 
 
 def test_a_spoken_question_after_one_that_was_given_up_and_a_typed_one() -> None:
