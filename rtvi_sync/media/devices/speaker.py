@@ -163,7 +163,12 @@ class DeviceSpeaker(Device, Speaker):
 
     @property
     def waiting_seconds(self) -> float:
-        """The seconds of speech that was not played yet, without the buffers of the sound system. Thread-safe."""
+        """The seconds of speech that was not played yet, without the buffers of the sound system. Thread-safe.
+
+        0.0 while the device fails or hangs: what waits then is dropped, except its end if the device works in time.
+        """
+        if self._failing:
+            return 0.0
         return self._queue.waiting + max(0.0, self._speech_end - self._clock())
 
     @property
