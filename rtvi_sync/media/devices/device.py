@@ -181,9 +181,9 @@ class Device:
         self._first_open_done.set()
 
     def _on_success(self, info: MediaDeviceInfo) -> None:
+        self._retry_interval = RETRY_INTERVAL  # in any case: a camera that is turned on forgets its last failure
         if self._reported:
             self._reported = self._failing = False
-            self._retry_interval = RETRY_INTERVAL
             if not self._halted:
                 self._opened(info)
 
