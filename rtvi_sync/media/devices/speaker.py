@@ -273,7 +273,7 @@ class DeviceSpeaker(Device, Speaker):
 
     def _play(self, stream: OutputStream, rate: int) -> int | None:
         """Play until the device has to be reopened, and return the rate for that; None at the end."""
-        try:
+        with self._closing(stream, self._backend):
             self._empty_at = min(self._empty_at, self._clock())
             self._speaking, self._speech_end = False, -math.inf
             if self._echo is not None:
@@ -299,8 +299,6 @@ class DeviceSpeaker(Device, Speaker):
                         return rate
                     self._write_speech(stream, frame, prebuffer=self._prebuffer(stream))
             self._drain(stream)
-        finally:
-            self._call_library(stream.close)
         return None
 
     def _is_gil_contended(self) -> bool:
