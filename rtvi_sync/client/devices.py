@@ -108,7 +108,9 @@ class ClientDevices(ClientBase):
 
         Raises:
             UnsupportedFeatureError: It cannot be unmuted, because the session's transport carries no audio.
-            DeviceError, MissingExtraError: A microphone that was requested by its id cannot be opened.
+            DeviceError, MissingExtraError: A microphone that was requested by its id cannot be opened. In a session
+                that starts without one, as with `ReconnectPolicy.forever()`, `device_error` is published instead of a
+                `DeviceError`, and the microphone is tried again.
         """
         BOOL.check(enable=enable)
         self._life.media.settings.mic = enable  # also if the transport has devices of its own
@@ -127,7 +129,9 @@ class ClientDevices(ClientBase):
 
         Raises:
             UnsupportedFeatureError: The transport carries no video. The event `unsupported_feature` fires, too.
-            DeviceError, MissingExtraError: A camera that was requested by its id cannot be opened.
+            DeviceError, MissingExtraError: A camera that was requested by its id cannot be opened. In a session
+                that starts without one, as with `ReconnectPolicy.forever()`, `device_error` is published instead of a
+                `DeviceError`, and the camera is tried again.
         """
         BOOL.check(enable=enable)
         self._enable_video("cam", enable)

@@ -33,7 +33,7 @@ class ClientStats(TransportStats, MediaCounters):
         speaker_underruns: How often the speaker had nothing to play during the bot's speech.
         speaker_dropped_seconds: Seconds of the bot's audio that the sink or speaker did not take.
         speaker_waiting: Seconds of the bot's audio that a speaker of this machine has not played yet, without the sound
-            server's delay. 0.0 for a sink.
+            server's delay. 0.0 for a sink, and while the speaker fails or hangs.
         video_dropped: Images that were dropped because the transport was too slow.
         bot_frames_ignored: Audio frames of the bot with an unsupported sample rate or number of channels.
         bytes_sent, bytes_received: Bytes on the wire, without TLS.

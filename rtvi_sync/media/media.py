@@ -196,8 +196,8 @@ class Media:
         Args:
             runtime: its timer thread checks devices and times the audio of sources, its workers write to sinks.
             publisher: publishes the events of devices from now on.
-            needs_named: whether `prepare()` raises if a device that was named by its id is missing; else the session
-                continues without it, as without a default device.
+            needs_named: whether `prepare()`, `enable_mic()` and `enable_cam()` raise if a device that was named by its
+                id is missing; else the session continues without it, as without a default device.
         """
         with self.lock:
             self._expect(runtime, publisher, needs_named=needs_named)
@@ -225,7 +225,7 @@ class Media:
         self.settings.is_continuous = is_continuous
         with self._opening():
             kinds: tuple[Kind, ...] = (*(("mic", "speaker") if audio else ()), *(("cam", "screen") if video else ()))
-            self._prepare(*kinds, needs_named=self._needs_named)
+            self._prepare(*kinds)
 
     @contextlib.contextmanager
     def _opening(self) -> Iterator[None]:
@@ -249,7 +249,7 @@ class Media:
             self._opening_thread = None
             self._opening_ended.notify_all()
 
-    def _prepare(self, *kinds: Kind, needs_named: bool = True) -> None:
+    def _prepare(self, *kinds: Kind) -> None:
         with self.lock:
             is_first = self.session is None
             if is_first and self._is_over:  # the caller's session has ended
@@ -261,7 +261,7 @@ class Media:
                 self.bot = self.bot or AudioTrack(label="bot")  # exists before the bot's first audio
         try:
             slots = [self[kind] for kind in kinds if self[kind].component is None]
-            missing = self._open(slots, session, needs_named=needs_named)
+            missing = self._open(slots, session)
         except BaseException:
             if is_first:
                 self._close(session, Deadline(END_TIMEOUT), Deadline(END_TIMEOUT))
@@ -272,9 +272,7 @@ class Media:
             self.screen.failed(no_screen)
         self._report_missing(missing)
 
-    def _open(
-        self, slots: Sequence[Slot[Any, Any]], session: object, *, needs_named: bool
-    ) -> dict[Kind, DeviceError | MissingExtraError]:
+    def _open(self, slots: Sequence[Slot[Any, Any]], session: object) -> dict[Kind, DeviceError | MissingExtraError]:
         """Open the application's choices for slots, if they must be open.
 
         Returns:
@@ -292,7 +290,7 @@ class Media:
                 slot.choice = False  # no device is missed
             if not slot.needs(choice):
                 continue
-            persists = slot.kind != "screen" and (choice is None or (is_device(choice) and not needs_named))
+            persists = slot.kind != "screen" and (choice is None or (is_device(choice) and not self._needs_named))
             limit = Deadline(max(_MIN_OPEN_TIMEOUT, deadline.remaining() or 0.0))
             failure: DeviceError | MissingExtraError | None
             try:
@@ -313,11 +311,13 @@ class Media:
             raise
 
     def _report_missing(self, failures: Mapping[Kind, DeviceError | MissingExtraError]) -> None:
-        """Publish, as one error, that there are no devices of these kinds.
+        """Publish, as one error, that there are no devices of these kinds, except those that work by now.
 
         It is logged once while nothing changes: one `connect()` may try several transports, and a kiosk has many
         sessions.
         """
+        # A device that persists may have opened while the others were tried.
+        failures = {kind: failure for kind, failure in failures.items() if not self._works(kind)}
         if not failures:
             return
         errors = {kind: as_device_error(kind, None, failure) for kind, failure in failures.items()}
@@ -336,7 +336,14 @@ class Media:
             tries = all(isinstance(failure, DeviceError) for failure in failures.values())
             and_tries = f", and tries {them} again" if tries else ""
             logger.warning("%s. The session continues without %s%s", error, them, and_tries)
+            if any(map(self._works, errors)):  # since a moment ago, so the next absence is a new one
+                self.warned = ""
         self.publish(RTVIEvent.DEVICE_ERROR, error)
+
+    def _works(self, kind: Kind) -> bool:
+        """Return whether a slot has a component that works."""
+        slot = self[kind]
+        return slot.component is not None and slot.works
 
     def start(
         self,

@@ -72,7 +72,7 @@ class MediaPort(Protocol):
         """Unmute or mute the microphone. Any thread may call it, as the next three; may block.
 
         Raises:
-            DeviceError, MissingExtraError: The microphone cannot be opened.
+            DeviceError, MissingExtraError: The microphone cannot be opened, and is not tried again.
         """
 
     def enable_cam(self, enable: bool) -> None:

@@ -77,7 +77,8 @@ class MediaCounters(Record):
         speaker_underruns: number of times that the speaker had nothing to play during the bot's speech.
         speaker_dropped_seconds: seconds of the bot's audio that were lost, because the sink or speaker was too slow,
             did not take them before the session ended, or failed.
-        speaker_waiting: seconds of the bot's audio that a speaker of this machine has not played yet.
+        speaker_waiting: seconds of the bot's audio that a speaker of this machine has not played yet; 0.0 while it
+            fails or hangs.
         video_dropped: images of the camera and the screen that were dropped because the transport was too slow.
         bot_frames_ignored: audio frames of the bot with an unsupported sample rate or number of channels.
     """

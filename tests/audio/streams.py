@@ -54,6 +54,7 @@ class Reader:
         finally:
             self._opened.set()
         last = time.monotonic()
+        failure: DeviceError | None = None
         try:
             while not self._over.is_set():
                 self._period(stream)
@@ -61,9 +62,11 @@ class Reader:
                 self.gap, last = max(self.gap, now - last), now
                 self.periods += 1
         except DeviceError as error:
-            self.error = error
-            self.failed.set()
+            failure = error
         stream.close()
+        if failure is not None:
+            self.error = backend().failure_of(failure, stream.device)
+            self.failed.set()
 
     def _open(self, device_id: str | None) -> Any:
         return backend().open_input(device_id, HEARD_HZ, 0.02)

@@ -26,7 +26,8 @@ def test_a_bot_does_not_answer_itself(pulse: PulseServer, library: str) -> None:
     with EmbeddedBot(echo=False) as bot, client_of(bot.ws_url, audio_backend=library) as client:
 
         def listen(_: object) -> None:
-            while left := client.stats().speaker_waiting:
+            deadline = time.monotonic() + 10
+            while (left := client.stats().speaker_waiting) and time.monotonic() < deadline:
                 time.sleep(left)
             time.sleep(0.5)
             client.enable_mic(True)

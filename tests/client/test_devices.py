@@ -424,6 +424,51 @@ def test_a_named_device_is_missing(
         assert client.selected_mic == microphone
 
 
+def test_a_device_that_appears_while_others_open(
+    client_of: Callable[..., RTVIClient], backend: FakeBackend, caplog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A microphone that works before the speaker has opened is not reported as missing; its next absence is."""
+    microphones = backend.there[:2]
+    del backend.there[:2]
+    client = client_of()
+    errors: list[DeviceError] = []
+    client.on("device_error", errors.append)
+
+    def open_slowly(*arguments: Any) -> Any:
+        backend.there[:0] = microphones
+        until(lambda: client.media_state.mic.state == "granted")
+        return FakeBackend.open_output(backend, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(backend, "open_output", open_slowly)
+        with client:
+            assert client.media_state.mic.state == "granted"
+    assert errors == []
+    assert "No mic" not in caplog.text
+    del backend.there[:2]
+    with client:
+        until(lambda: errors)
+    assert errors[0].devices == ("mic",)
+    assert "No mic: " in caplog.text
+
+
+def test_a_named_device_is_missing_when_it_is_turned_on(
+    client_of: Callable[..., RTVIClient], backend: FakeBackend
+) -> None:
+    """A session that needs no named device does not need it later, either: it is tried again."""
+    microphone = backend.there.pop(0)
+    client = client_of(mic="fake/mic_a", enable_mic=False, reconnect=ReconnectPolicy.forever(initial_delay=0.01))
+    errors: list[DeviceError] = []
+    client.on("device_error", errors.append)
+    with client:
+        client.enable_mic(True)
+        until(lambda: errors)
+        assert client.is_mic_enabled
+        backend.there.append(microphone)
+        until(lambda: client.media_state.mic.state == "granted")
+    assert [(error.devices, error.type) for error in errors] == [(("mic",), "not-found")]
+
+
 def test_a_named_device_is_missing_at_once(client_of: Callable[..., RTVIClient], backend: FakeBackend) -> None:
     """Without a policy that repeats it, `connect()` raises."""
     backend.there.pop(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from ...errors import DeviceError
 from ..base import MediaDeviceInfo, VideoFrame
 from .audio_libraries import preferred_library
 
@@ -118,6 +119,20 @@ def audio_backend(choice: str | AudioBackend | None = None) -> AudioBackend:
     from .portaudio_backend import backend
 
     return backend(choice or preferred_library())
+
+
+def failure_of(backend: AudioBackend, error: DeviceError, info: MediaDeviceInfo) -> DeviceError:
+    """Return why an open device failed, once its stream is closed. May block, as `AudioBackend.devices()` does.
+
+    Args:
+        backend: the backend that opened the device.
+        error: the error that its stream has raised.
+        info: the device.
+    """
+    from .portaudio_backend import PortAudioBackend
+
+    # A backend of the application says itself that a device is gone.
+    return backend.failure_of(error, info) if isinstance(backend, PortAudioBackend) else error
 
 
 def cameras() -> list[MediaDeviceInfo]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from ...concurrency.deadline import Deadline
@@ -15,6 +16,7 @@ from ...errors import DeviceError, RTVIError, fresh_copy
 from ..base import MediaDeviceInfo
 from ..kinds import Kind
 from .audio_errors import jack_advice
+from .backend import AudioBackend, InputStream, OutputStream, failure_of
 
 logger: logging.Logger = package_logger(__name__)
 
@@ -173,6 +175,20 @@ class Device:
         finally:
             self._current_call = 0
 
+    @contextlib.contextmanager
+    def _closing(self, stream: InputStream | OutputStream, backend: AudioBackend) -> Iterator[None]:
+        """Close the stream after the block, and find out why it failed, if it did."""
+        try:
+            try:
+                yield
+            finally:
+                self._call_library(stream.close)
+        except DeviceError as error:
+            if self._halted:
+                raise
+            # Not under the watch of `check()`: it may take seconds, in which the device does not hang.
+            raise failure_of(backend, error, stream.device) from error.__cause__
+
     def _on_opened(self, info: MediaDeviceInfo) -> None:
         self._label = info.label
         self._was_opened = True
@@ -181,9 +197,9 @@ class Device:
         self._first_open_done.set()
 
     def _on_success(self, info: MediaDeviceInfo) -> None:
+        self._retry_interval = RETRY_INTERVAL  # in any case: a camera that is turned on forgets its last failure
         if self._reported:
             self._reported = self._failing = False
-            self._retry_interval = RETRY_INTERVAL
             if not self._halted:
                 self._opened(info)
 

@@ -167,14 +167,12 @@ class DeviceMic(Device):
         """Open the device and send its audio until it is muted or halted."""
         # A device that refuses this rate is read at its own.
         stream = self._call_library(lambda: self._backend.open_input(self._device_id, MICROPHONE_RATE_HZ, PERIOD))
-        try:
+        with self._closing(stream, self._backend):
             self._rate = stream.sample_rate_hz
             if self._echo is not None:
                 self._echo.begin(self._rate)
             self._on_opened(stream.device)
             self._read(stream)
-        finally:
-            self._call_library(stream.close)
 
     def _read(self, stream: InputStream) -> None:
         late = False

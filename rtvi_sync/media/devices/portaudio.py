@@ -235,17 +235,23 @@ class PortAudio:
             self._terminate_if_unused()
         self._notifier.notify_all()
 
-    def failure_of(self, error: OSError, info: MediaDeviceInfo) -> DeviceError:
-        """Return the error for an open device that failed. May block, as `devices()` does.
+    def failure_of(self, error: DeviceError, info: MediaDeviceInfo) -> DeviceError:
+        """Return why an open device failed, once its stream is closed. May block, as `devices()` does.
 
-        PortAudio doesn't say that a device is gone: the list of devices does.
+        PortAudio doesn't say that a device is gone: the list of devices does. While the stream was open, the list would
+        not tell: other processes do not see hardware that this one has.
+
+        Args:
+            error: the error that the stream has raised.
+            info: the device.
         """
-        if error.args and error.args[0] == PA_UNANTICIPATED_HOST_ERROR:
+        cause = error.__cause__
+        if isinstance(cause, OSError) and cause.args and cause.args[0] == PA_UNANTICIPATED_HOST_ERROR:
             with contextlib.suppress(DeviceError, MissingExtraError):
                 infos = [device.info for device in self.devices()]
                 if info not in infos:
                     return not_found(info.kind, info.device_id, infos)
-        return failed(error, info)
+        return error
 
     def _restart(self, stream: DeviceStream, kind: str, device_id: str | None) -> PortAudioDevice:
         """Initialize PortAudio again once all other streams are closed."""

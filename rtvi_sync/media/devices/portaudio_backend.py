@@ -17,6 +17,7 @@ from ...errors import DeviceError, MissingExtraError
 from .. import pcm as pcm_tools
 from ..base import MediaDeviceInfo
 from ..resample import Resampler
+from .audio_errors import failed
 from .portaudio import PortAudio, PortAudioBinding
 from .probing import PortAudioDevice, Prober
 
@@ -42,6 +43,10 @@ class PortAudioBackend:
     def prober(self) -> Prober:
         """Return the function that lists the devices again and again; it equals the others of this backend."""
         return Prober(self.library, self._portaudio.add_open_devices)
+
+    def failure_of(self, error: DeviceError, info: MediaDeviceInfo) -> DeviceError:
+        """Return why an open device failed; see `PortAudio.failure_of()`."""
+        return self._portaudio.failure_of(error, info)
 
     def open_input(self, device_id: str | None, sample_rate_hz: int, period: float) -> PortAudioInput:
         """Open a microphone; see `AudioBackend.open_input()`.
@@ -125,7 +130,7 @@ class DeviceStream:
 
     def _failed(self, error: OSError) -> DeviceError:
         self._broken = True
-        return self._portaudio.failure_of(error, self.device)
+        return failed(error, self.device)
 
 
 class PortAudioInput(DeviceStream):

@@ -163,7 +163,12 @@ class DeviceSpeaker(Device, Speaker):
 
     @property
     def waiting_seconds(self) -> float:
-        """The seconds of speech that was not played yet, without the buffers of the sound system. Thread-safe."""
+        """The seconds of speech that was not played yet, without the buffers of the sound system. Thread-safe.
+
+        0.0 while the device fails or hangs: what waits then is dropped, except its end if the device works in time.
+        """
+        if self._failing:
+            return 0.0
         return self._queue.waiting + max(0.0, self._speech_end - self._clock())
 
     @property
@@ -268,7 +273,7 @@ class DeviceSpeaker(Device, Speaker):
 
     def _play(self, stream: OutputStream, rate: int) -> int | None:
         """Play until the device has to be reopened, and return the rate for that; None at the end."""
-        try:
+        with self._closing(stream, self._backend):
             self._empty_at = min(self._empty_at, self._clock())
             self._speaking, self._speech_end = False, -math.inf
             if self._echo is not None:
@@ -294,8 +299,6 @@ class DeviceSpeaker(Device, Speaker):
                         return rate
                     self._write_speech(stream, frame, prebuffer=self._prebuffer(stream))
             self._drain(stream)
-        finally:
-            self._call_library(stream.close)
         return None
 
     def _is_gil_contended(self) -> bool:

@@ -346,6 +346,26 @@ def test_a_failure_is_reported_again_after_the_camera_was_turned_off_and_on(fake
     session.until(lambda: len(session.errors) == 2)
 
 
+def test_a_camera_that_was_turned_off_and_on_and_works(fake, shoot, monkeypatch):
+    """After its next failure it is tried again as soon as after a first one."""
+    monkeypatch.setattr(device, "RETRY_INTERVAL", 600.0)
+    monkeypatch.setattr(device, "LONGEST_RETRY_INTERVAL", 600.0)
+    session = shoot()
+    fake.pictures.put(picture(1))
+    session.until(lambda: len(session.published) == 1)
+    fake.break_down()
+    session.until(lambda: session.errors)
+    monkeypatch.setattr(device, "RETRY_INTERVAL", 0.01)
+    session.turn(False)
+    fake.mend()
+    fake.pictures.put(picture(2))
+    session.turn(True)
+    session.until(lambda: len(session.published) == 2)
+    fake.break_down()
+    session.until(lambda: len(session.errors) == 2)
+    fake.wait_for("try", 4)
+
+
 def test_a_camera_that_hangs_is_reported_once(fake, shoot, monkeypatch):
     """check() reports a camera that delivers no frame for 3 s; `opened` is called with the next frame."""
     session = shoot()

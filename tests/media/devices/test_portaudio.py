@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import queue
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -11,9 +12,12 @@ from typing import Any
 
 import pytest
 
+from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.errors import DeviceError
 from rtvi_sync.media.devices import portaudio
 from rtvi_sync.media.devices.audio_errors import crashed
+from rtvi_sync.media.devices.device import HANGS_AFTER
+from rtvi_sync.media.devices.microphone import DeviceMic
 from rtvi_sync.media.devices.portaudio import silence_libraries
 from rtvi_sync.media.devices.portaudio_backend import PortAudioBackend, PortAudioInput, PortAudioOutput
 from rtvi_sync.media.devices.probing import PortAudioDevice
@@ -22,6 +26,8 @@ from tests.support.fake_portaudio import FakeDevice, FakeMachine, Owner, counted
 from tests.support.forking import in_child
 from tests.support.processes import run_python
 from tests.support.slowness import GUARD
+
+from .conftest import probed
 
 pytestmark = pytest.mark.inside
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="only there these libraries print")
@@ -224,6 +230,43 @@ def test_a_device_that_is_gone_after_a_restart(machine: FakeMachine, audio: Port
                 owner.do(mic.read)
         opening.submit(future.result(GUARD).close).result(GUARD)
     owner.do(mic.close)
+
+
+@pytest.mark.parametrize("name", ["desk", "USB: Audio (hw:1,0)"])
+@pytest.mark.parametrize(("is_there", "reason"), [(False, "not-found"), (True, "unknown")])
+def test_a_microphone_that_fails_in_use(
+    machine: FakeMachine,
+    audio: PortAudioBackend,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    is_there: bool,
+    reason: str,
+) -> None:
+    """The list of devices tells whether it was pulled out. A process that needs seconds to list them is no hang."""
+    machine.devices[0].name = machine.defaults["audioinput"] = name
+    machine.devices.append(FakeDevice("other", inputs=1))
+    errors: queue.Queue[DeviceError] = queue.Queue()
+    mic = DeviceMic(
+        audio, None, enabled=lambda: True, publish=lambda *_: None, report=errors.put, opened=lambda _: None
+    )
+    mic.wait_opened(Deadline(GUARD))
+
+    def probe(library: str) -> list[PortAudioDevice]:
+        for step in range(8):
+            mic.check(100.0 + step * HANGS_AFTER / 4)
+        taken = {stream.device.name for stream in machine.open_streams}
+        return [device for device in probed(machine, library) if device.info.label not in taken]
+
+    monkeypatch.setattr(portaudio, "probe", probe)
+    if not is_there:
+        machine.devices.pop(0)
+    stream = machine.streams[0]
+    stream.hold = lambda: setattr(stream, "failing", OSError(-9999, "Unanticipated host error"))  # in a read
+    error = errors.get(timeout=GUARD)
+    mic.halt()
+    assert mic.join(Deadline(GUARD)) is None
+    assert (error.devices, error.type) == (("mic",), reason)
+    assert errors.empty()
 
 
 def test_a_forked_child_leaves_the_parents_portaudio_alone(machine: FakeMachine, audio: PortAudioBackend) -> None:

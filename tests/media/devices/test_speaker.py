@@ -964,6 +964,31 @@ def test_a_device_that_hangs_is_reported(rig):
     assert 1.19 < rig.speaker.dropped_seconds < 2.09
 
 
+@pytest.mark.parametrize("how", ["fails", "hangs"])
+def test_what_waits_for_a_device_that_does_not_work(rig, how):
+    """Nothing waits, because it is not played; what comes once the device works again waits."""
+    rig.begin()
+    rig.say(6 * RATE)
+    rig.world.advance(1.0)
+    assert 4.9 < rig.speaker.waiting_seconds < 5.1
+    rig.speakers.open_error = GONE if how == "fails" else None
+    rig.speakers.fail(rig.speakers.open_error)
+    rig.speakers.hang(how == "hangs")
+    rig.watch(2.0)
+    assert rig.statuses == ["speaker_a", "failed"]
+    assert rig.speaker.waiting_seconds == 0.0
+    rig.say(6 * RATE)
+    assert rig.speaker.waiting_seconds == 0.0
+    rig.speakers.open_error = None
+    rig.speakers.fail(None)
+    rig.speakers.hang(False)
+    rig.watch(10.0)
+    assert rig.statuses == ["speaker_a", "failed", "speaker_a"]
+    assert rig.speaker.waiting_seconds == 0.0
+    rig.say(6 * RATE)
+    assert rig.speaker.waiting_seconds > 5.9
+
+
 def test_a_process_that_was_stopped_blames_no_device(rig):
     """After a leap in time, as of a suspended process, nothing is reported."""
     rig.begin()
