@@ -189,30 +189,35 @@ class FrameWriter:
     def _write_directly(self, item: Outgoing) -> bool:
         """Write a frame, nearly always completely; return False if other frames must be written before it.
 
-        Ctrl-C may interrupt the main thread here. Python runs signal handlers after calls and backward jumps, and the
-        block under the lock has neither: the lock and the number of written bytes are never lost, and a handler that
-        disconnects finds the lock free. (Not always in Python 3.10, which runs them after forward jumps, too.)
+        Ctrl-C may interrupt the main thread here. Python runs signal handlers after calls and backward jumps, and there is
+        neither from the moment that the lock is taken to its release, because iterators make the calls: the lock and
+        the number of written bytes are never lost, and a handler that disconnects finds the lock free. (`with` calls
+        the lock since Python 3.14. Python 3.10 runs handlers after forward jumps, too.)
         """
-        # The lock may be held by this thread, which a finalizer has interrupted.
-        if not self._direct or self.arrived or self.lock.locked():
+        if not self._direct or self.arrived:
             return False
         size, is_message = len(item.frame), not item.audio and item.is_message
-        write = map(self._sock.send, (item.frame,))
+        # Not blocking: the lock may be held by this thread, which a finalizer has interrupted.
+        acquire, write = map(self.lock.acquire, (False,)), map(self._sock.send, (item.frame,))
+        begun = held = False
         try:
-            with self.lock:
-                begun = self._direct  # False if another thread was faster
-                if begun:
-                    self._begun, self._direct = item, False
-                    (item.written,) = write
-                    if item.written == size:
-                        self.bytes_sent += size
-                        self.audio_sent += item.audio
-                        self._after_message += size
-                        if is_message:
-                            self._after_message = 0
-                        self._begun, self._direct = None, True
+            (held,) = acquire
+            begun = held and self._direct  # False if another thread was faster
+            if begun:
+                self._begun, self._direct = item, False
+                (item.written,) = write
+                if item.written == size:
+                    self.bytes_sent += size
+                    self.audio_sent += item.audio
+                    self._after_message += size
+                    if is_message:
+                        self._after_message = 0
+                    self._begun, self._direct = None, True
         except OSError:  # the next write raises it again
             return True
+        finally:
+            if held:
+                self.lock.release()
         return begun
 
     def flush(self, room: bool = False) -> bool:
