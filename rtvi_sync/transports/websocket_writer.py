@@ -189,10 +189,10 @@ class FrameWriter:
     def _write_directly(self, item: Outgoing) -> bool:
         """Write a frame, nearly always completely; return False if other frames must be written before it.
 
-        Ctrl-C may interrupt the main thread here. Python runs signal handlers after calls and backward jumps, and there is
-        neither from the moment that the lock is taken to its release, because iterators make the calls: the lock and
-        the number of written bytes are never lost, and a handler that disconnects finds the lock free. (`with` calls
-        the lock since Python 3.14. Python 3.10 runs handlers after forward jumps, too.)
+        Ctrl-C may interrupt the main thread here. Python runs signal handlers after calls and backward jumps. Between
+        taking the lock and releasing it there are none, because iterators make the calls. So the lock and the number of
+        written bytes are never lost, and a handler that disconnects finds the lock free. (Since Python 3.14, `with`
+        calls the lock. Python 3.10 runs handlers after forward jumps, too.)
         """
         if not self._direct or self.arrived:
             return False
