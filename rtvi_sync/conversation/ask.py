@@ -63,7 +63,7 @@ __tracebackhide__: Callable[..., object] = methodcaller("errisinstance", RTVIErr
 
 _ANSWERS: Final = (RTVIEvent.TURN_ENDED, RTVIEvent.MESSAGE_ERROR)
 _MUTES: Final = (RTVIEvent.USER_MUTE_STARTED, RTVIEvent.USER_MUTE_STOPPED)
-# After each of these, a question that was given up may be one that the bot no longer joins to the next one.
+# The first signs of an answer. After one, the bot no longer joins the next question to the one that was given up.
 _BEGINNINGS: Final = (
     RTVIEvent.BOT_LLM_STARTED,
     RTVIEvent.BOT_LLM_TEXT,
@@ -77,7 +77,7 @@ _SOFT_END = 0.5
 _QUIET = 1.5
 # Seconds after which the microphone is heard again if the bot has not heard a pending question.
 _HEARING_LIMIT = 5.0
-# Seconds of silence after which a bot that has reported nothing of a question that was given up hears none of it.
+# Seconds of silence to send after a question that was given up, if the bot has reported none of it.
 _UNHEARD = 1.0
 _CANCELLED = "This question was cancelled. Call barge_in() again"
 

@@ -430,7 +430,7 @@ class ConversationTracker:
         self.speaking: set[Saying] = set()
         #: The last spoken question, if it was given up. The bot may still be hearing it.
         self.given_up: GivenUp | None = None
-        #: Number of the last turn whose answer a question has awaited in vain, so that the next ones don't.
+        #: Number of the last turn whose answer never arrived: later questions don't wait for it again.
         self.unanswered: int = 0
         self._last_error: tuple[float, ErrorData] | None = None  # and when the bot reported it
         #: Held by the thread that asks.
