@@ -931,6 +931,8 @@ ACTIONS: dict[str, Callable[[Rig], object]] = {
     enabled=st.booleans(),
     steps=st.lists(st.tuples(st.sampled_from(sorted(ACTIONS)), st.sampled_from([0, 0.003, 0.02, 0.25, 1.1]))),
 )
+@hypothesis.example(enabled=True, steps=[("fail", 1.1), ("repair", 0)])
+@hypothesis.example(enabled=True, steps=[("fail", 0), ("mute", 0), ("unmute", 0), ("repair", 0)])
 def test_any_sequence_of_actions(enabled, steps):
     """After any sequence of actions: at most one stream, none while muted, frames while the device works, alternating
     reports and recoveries, nothing sent after the end, and no thread or stream left."""
@@ -948,6 +950,7 @@ def test_any_sequence_of_actions(enabled, steps):
             wanted = rig.enabled and not halted
             assert wanted or rig.audio.open == [] or rig.audio.hangs or seconds < 0.02
         if wanted_and_well(rig) and not halted:
+            until_recovered(rig)
             rig.world.advance(1.1)
             before = len(rig.heard)
             rig.world.advance(0.2)
@@ -956,6 +959,13 @@ def test_any_sequence_of_actions(enabled, steps):
     finally:
         rig.end()
     assert all(pair != ("failed", "failed") for pair in itertools.pairwise(rig.statuses))
+
+
+def until_recovered(rig: Rig) -> None:
+    """Let time pass until a repaired device is opened again; the pause doubles with each failure, up to a limit."""
+    end = rig.world.time + device.LONGEST_RETRY_INTERVAL
+    while rig.statuses[-1:] == ["failed"] and rig.world.time < end:
+        rig.world.advance(1.0)
 
 
 def wanted_and_well(rig: Rig) -> bool:
