@@ -638,7 +638,7 @@ def test_what_a_muted_user_types() -> None:
         says(client, [*written(story), *begun(story)])
         settle(client)
         with running(lambda: client.ask("Hello", GUARD)) as asking:
-            until(lambda: any(turn.message_id for turn in client.turns()))
+            until(lambda: any(turn.message_id and turn.timings.acknowledged for turn in client.turns()))
             bot_says(client, "bot-interrupted", None)
             says(client, finished(story))
             bot_says(client, "user-mute-stopped", None)
