@@ -562,9 +562,11 @@ class SpokenQuestion(Question):
                 "sent user-mute-started. Wait for user-mute-stopped, or see the bot's user_mute_strategies."
             )
         if not self._conversation.has_words:
+            account = self._account()
+            advice = "Run less on this machine" if account.has_losses else "Listen to its audio: it is silent or soft"
             return _not_heard(
                 f"Nothing of the question was audible within {deadline.timeout} s, so it is no turn. "
-                f"{self._account().describe()}Listen to its audio: it is silent, or very soft."
+                f"{account.describe()}{advice}."
             )
         return _not_heard(
             f"{self._reported(deadline)}The bot has not heard the question within {deadline.timeout} s: it reported "

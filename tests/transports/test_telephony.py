@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import re
 import signal
 import threading
 from urllib.parse import parse_qs, urlsplit
@@ -16,8 +17,10 @@ from rtvi_sync.errors import (
     ConnectError,
     DisconnectedError,
     InvalidTransportParamsError,
+    RequestTimeoutError,
     UnsupportedFeatureError,
 )
+from rtvi_sync.media import BytesSource, CallbackSource, NullSink
 from rtvi_sync.media.convert import encode_mulaw
 from rtvi_sync.messages import RTVIMessage
 from tests.support.slowness import GUARD
@@ -407,3 +410,35 @@ def test_keys_without_a_call():
     """Keys are heard in a call only."""
     with pytest.raises(DisconnectedError, match="no call"):
         TelephonyTransport("twilio", "ws://127.0.0.1:1/ws").send_dtmf("1")
+
+
+# -- questions --------------------------------------------------------------------------------------------------------
+
+
+def refusal_of(plain, source) -> RequestTimeoutError:
+    """Return the error of a question that the bot of a call has not heard."""
+    transport = TelephonyTransport("twilio", plain.url)
+    with RTVIClient(transport=transport, mic=None, speaker=NullSink(), connect_timeout=GUARD) as call:
+        _, bot = plain.arrival()
+        with pytest.raises(RequestTimeoutError) as raised:
+            call.ask(source, 0.3)
+        bot.send(close_frame(1000))
+        call.wait(GUARD)
+    return raised.value
+
+
+def test_a_question_that_is_silent(plain):
+    """The error advises to listen to it."""
+    error = refusal_of(plain, BytesSource(bytes(3200), 16_000))
+    assert error.kind == "not_heard"
+    assert re.search(r"was audible within 0.3 s.* Listen to its audio", str(error))
+
+
+def test_a_question_whose_source_is_late(plain):
+    """The error names the loss, and does not suspect the audio."""
+    late = threading.Event()
+    try:
+        error = refusal_of(plain, CallbackSource(lambda frames: late.wait(GUARD) and bytes(2 * frames)))
+    finally:
+        late.set()
+    assert re.search(r"were late in this process or in its source. Run less", str(error))
