@@ -25,6 +25,8 @@ from tests.support.threads import open_descriptors, package_threads
 from tools.results import VARIABLE
 
 hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
+# The same examples each time, for `.ci/run`: a change is blamed for its own failures only. Other runs search at random.
+hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True)
 # The runner of mutants needs no smallest example, which takes most of a minute to find.
 phases = [phase for phase in hypothesis.Phase if phase not in (hypothesis.Phase.shrink, hypothesis.Phase.explain)]
 hypothesis.settings.register_profile("unshrunk", deadline=None, phases=phases)
