@@ -437,8 +437,13 @@ def test_a_question_that_is_silent(plain):
 def test_a_question_whose_source_is_late(plain):
     """The error names the loss, and does not suspect the audio."""
     late = threading.Event()
+
+    def read(frames: int) -> bytes:
+        late.wait(GUARD)
+        return bytes(2 * frames)
+
     try:
-        error = refusal_of(plain, CallbackSource(lambda frames: late.wait(GUARD) and bytes(2 * frames)))
+        error = refusal_of(plain, CallbackSource(read))
     finally:
         late.set()
     assert re.search(r"were late in this process or in its source. Run less", str(error))
