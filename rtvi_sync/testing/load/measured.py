@@ -439,7 +439,7 @@ class MeasuredClient(RTVIClient):
 @functools.cache
 def import_for_connect(*, webrtc: bool = False) -> None:
     """Load what a client loads when it first connects. It takes longer than many bots, whose time would include it."""
-    import encodings.idna  # of the names of servers
+    import encodings.idna  # noqa: F401 - of the names of servers
 
     import rtvi_sync.net.http
 
