@@ -1,18 +1,24 @@
 """Run many sessions with a bot at once, and report failures, the times of answers, and lost audio.
 
 Each session asks the questions of --text, then --wav and --sample, and waits for each answer. With --scenario
-it calls your function with the connected client instead.
+it calls your function with the connected client instead. With --duration it does so again until the time is over.
 
-Exit status: 0 if all is well; 1 if more sessions failed than --max-failed; 2 if a file cannot be used.
+Exit status: 0 if all is well; 1 if more sessions failed than --max-failed, or a --max-p95 was exceeded; 2 if a file
+cannot be used.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rtvi_sync import RTVIError
+from rtvi_sync.concurrency.deadline import Deadline
+from rtvi_sync.protocol.text import clean
 from rtvi_sync.testing import MeasuredClient, Report, run_many
 from rtvi_sync.testing.load.many import Scenario
 
@@ -36,6 +42,8 @@ from .functions import function_at
 from .scripted_speech import sample
 
 _INTERRUPTED = 130
+# A row of the report. The names of requests and steps are the scenario's.
+_ROW = re.compile(r"connect|start_bot(_and_connect)?|answer (first text|first audio|complete)|(request|step) .+")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,6 +78,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--scenario", metavar="FILE.py:FUNCTION", help="function of the client, in place of questions")
     parser.add_argument(
+        "--duration",
+        type=limit,
+        metavar="S",
+        help="repeat the questions, or the function, in each session until S seconds have passed",
+    )
+    parser.add_argument(
         "--out", type=Path, metavar="DIR", help="write load.json, load.csv and load.html to this folder"
     )
     parser.add_argument("--html", type=Path, metavar="OUT", help="write the report as a page")
@@ -77,12 +91,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-failed", type=count_or_zero, default=0, metavar="N", help="sessions that may fail (%(default)s)"
     )
+    parser.add_argument(
+        "--max-p95",
+        nargs=2,
+        action="append",
+        default=[],
+        metavar=("ROW", "S"),
+        help="fail if the p95 of a row of the report, such as 'answer first audio', is above S seconds; may be given "
+        "several times",
+    )
     add_connect_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     try:
+        limits = _limits(arguments)
         scenario = _scenario(arguments)
         if arguments.text:
             check_takes_text(arguments)
@@ -97,7 +121,7 @@ def run(arguments: argparse.Namespace) -> int:
     options = connect_options(arguments)
     try:
         report = run_many(
-            scenario,
+            scenario if arguments.duration is None else _repeated(scenario, arguments.duration),
             arguments.sessions,
             lambda: MeasuredClient.for_url(arguments.url, **options),
             concurrency=arguments.at_once,
@@ -107,18 +131,21 @@ def run(arguments: argparse.Namespace) -> int:
     except KeyboardInterrupt as interrupt:
         (report,) = interrupt.args or (None,)
         if report is not None:
-            _tell(arguments, report)
+            _tell(arguments, report, limits)
         return _INTERRUPTED
-    return 0 if _tell(arguments, report) else 1
+    return 0 if _tell(arguments, report, limits) else 1
 
 
-def _tell(arguments: argparse.Namespace, report: Report) -> bool:
-    """Print and write the report; return whether few enough sessions failed."""
-    is_ok: bool = len(report.failed) <= arguments.max_failed
+def _tell(arguments: argparse.Namespace, report: Report, limits: Sequence[tuple[str, float]]) -> bool:
+    """Print and write the report; return whether few enough sessions failed, and none of `limits` was exceeded."""
+    exceeded = list(_exceeded(report, limits))
+    is_ok: bool = len(report.failed) <= arguments.max_failed and not exceeded
     if arguments.json:
         print(json.dumps({**json.loads(report.to_json()), "ok": is_ok}, indent=1))
     else:
         report.show()
+    for line in exceeded:
+        print(clean(line), file=sys.stderr)
     # Written after printing, because the disk may be full.
     if arguments.out is not None:
         report.to_json(arguments.out / "load.json")
@@ -127,6 +154,48 @@ def _tell(arguments: argparse.Namespace, report: Report) -> bool:
     if arguments.html is not None:
         report.to_html(arguments.html)
     return is_ok
+
+
+def _limits(arguments: argparse.Namespace) -> list[tuple[str, float]]:
+    """Return the rows and seconds of --max-p95.
+
+    Raises:
+        ValueError: There is no such row, or the limit is not a number of seconds above zero.
+    """
+    for row, _ in arguments.max_p95:
+        if not _ROW.fullmatch(row):
+            raise ValueError(
+                f"--max-p95: the report has no row {row!r}: give 'connect', 'answer first text', 'answer first audio', "
+                "'answer complete', or 'request' or 'step' with a name"
+            )
+    try:
+        return [(row, limit(most)) for row, most in arguments.max_p95]
+    except argparse.ArgumentTypeError as error:
+        raise ValueError(f"--max-p95: {error}") from None
+
+
+def _exceeded(report: Report, limits: Sequence[tuple[str, float]]) -> Iterator[str]:
+    for row, most in limits:
+        try:
+            p95 = report[row].p95
+        except KeyError as error:
+            yield f"--max-p95: {error.args[0]}"
+            continue
+        if p95 is None or p95 > most:
+            measured = "unknown, because all failed" if p95 is None else f"{p95:.3f} s"
+            yield f"too slow: the p95 of {row!r} is {measured}; the limit is {most:g} s"
+
+
+def _repeated(scenario: Scenario, seconds: float) -> Scenario:
+    """Return a function that calls `scenario` at least once, and until `seconds` have passed."""
+
+    def repeat(client: MeasuredClient) -> None:
+        deadline = Deadline(seconds)
+        scenario(client)
+        while not deadline.expired:
+            scenario(client)
+
+    return repeat
 
 
 def _scenario(arguments: argparse.Namespace) -> Scenario:

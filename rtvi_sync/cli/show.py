@@ -238,7 +238,11 @@ def _load_test(path: str) -> dict[str, Any]:
 
 def _show_load_test(arguments: argparse.Namespace, report: dict[str, Any]) -> int:
     if arguments.baseline is not None or arguments.export or arguments.max_voice_to_voice is not None:
-        raise ValueError("A load test has no recording: --baseline, --export and --max-voice-to-voice need one")
+        raise ValueError(
+            "A load test has no recording, which --baseline, --export and --max-voice-to-voice need. "
+            "`rtvi-sync load --max-p95 'answer first audio' S` limits its times; client.record() in the function of "
+            "its --scenario makes recordings"
+        )
     if arguments.html is not None:
         name = Path(arguments.paths[0]).name
         write_file(arguments.html, render(name, {"kind": "load", "name": name, "report": report}).encode())

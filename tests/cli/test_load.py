@@ -107,6 +107,70 @@ def test_sessions_that_fail(capsys: pytest.CaptureFixture[str]) -> None:
         assert (data["failed"], data["ok"]) == (2, status == 0)
 
 
+@pytest.mark.parametrize(
+    ("limits", "status", "told"),
+    [
+        ([("answer first text", "60"), ("connect", "60")], 0, ""),
+        (
+            [("answer first text", "60"), ("connect", "1e-9")],
+            1,
+            r"too slow: the p95 of 'connect' is \d+\.\d{3} s; the limit is 1e-09 s\n",
+        ),
+        (
+            [("step the call", "60")],
+            1,
+            r"--max-p95: nothing is measured as 'step the call'; measured: 'connect', 'answer first text'.*\n",
+        ),
+    ],
+)
+def test_a_limit_of_times(
+    url: str, limits: list[tuple[str, str]], status: int, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The status is 1 if the p95 of a row is above its limit, or nothing is measured there; stderr says why."""
+    words = ["--sessions", "2", "--text", "One?", "--json"]
+    for row, most in limits:
+        words += ["--max-p95", row, most]
+    assert main(["load", url, *words]) == status
+    out, err = capsys.readouterr()
+    assert json.loads(out)["ok"] is (status == 0)
+    assert re.fullmatch(told, err)
+
+
+def test_a_limit_of_times_without_any(capsys: pytest.CaptureFixture[str]) -> None:
+    """A limit is exceeded if all measurements failed, even if the sessions may fail."""
+    words = ["--sessions", "1", "--text", "One?", "--max-failed", "1", "--max-p95", "connect", "60"]
+    assert main(["load", "ws://127.0.0.1:9", *words]) == 1
+    out, err = capsys.readouterr()
+    assert out.startswith("1 sessions in ")
+    assert err == "too slow: the p95 of 'connect' is unknown, because all failed; the limit is 60 s\n"
+
+
+REPEATED = """
+def call(client):
+    client.ask("One?", audio_response=False)
+    client.calls = getattr(client, "calls", 0) + 1
+    if client.calls == 3:
+        raise LookupError("enough")
+"""
+
+
+def test_a_duration(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each session repeats its questions, or the function, until the time is over, and does so once at least."""
+    (tmp_path / "repeats.py").write_text(REPEATED)
+    questions, scenario = ["--text", "One?", "--text", "Two?"], ["--scenario", f"{tmp_path / 'repeats.py'}:call"]
+    for words, seconds, answers, failed in (
+        (questions, "1e-9", 4, 0),
+        (scenario, "1e-9", 2, 0),
+        (scenario, "1000", 6, 2),
+    ):
+        assert main(["load", url, "--sessions", "2", "--duration", seconds, *words, "--json"]) == bool(failed)
+        data = json.loads(capsys.readouterr().out)
+        (count,) = [each["count"] for each in data["percentiles"] if each["name"] == "complete"]
+        assert (count, data["failed"]) == (answers, failed)
+    assert main(["load", url, "--sessions", "2", "--duration", "0.5", *questions, "--json"]) == 0
+    assert all(row["seconds"] > 0.5 for row in json.loads(capsys.readouterr().out)["rows"])
+
+
 SCENARIO = """
 import helper
 
@@ -141,6 +205,10 @@ def test_a_scenario(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
         (["--scenario", "calls.py:number"], "has no function 'number'"),
         (["--scenario", "calls.py:call", "--text", "One?"], "leave out"),
         (["--text", "One?", "--out", "calls.txt"], "calls.txt"),
+        (["--text", "One?", "--max-p95", "first audio", "2"], "has no row 'first audio': give 'connect'"),
+        (["--text", "One?", "--max-p95", "request ", "2"], "has no row 'request '"),
+        (["--text", "One?", "--max-p95", "connect", "2s"], "--max-p95: '2s' is not a number of seconds"),
+        (["--text", "One?", "--max-p95", "connect", "0"], "--max-p95: nothing happens within 0 s"),
     ],
 )
 def test_mistakes(
@@ -157,7 +225,15 @@ def test_mistakes(
     assert told in err
 
 
-@pytest.mark.parametrize("words", [["--sessions", "0"], ["--sessions", "x"], ["--sessions", "1", "--max-failed", "-1"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--sessions", "0"],
+        ["--sessions", "x"],
+        ["--sessions", "1", "--max-failed", "-1"],
+        ["--sessions", "1", "--duration", "-1"],
+    ],
+)
 def test_numbers_that_are_none(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """A number that is none is a mistake of usage."""
     with pytest.raises(SystemExit, match="2"):

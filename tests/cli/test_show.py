@@ -109,6 +109,11 @@ def test_a_load_test(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     Report(rows=tuple(rows), seconds=1.0).to_json(report)
     assert main(["show", str(report), "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["failed"] == 1
+    for words in (["--max-voice-to-voice", "1"], ["--baseline", "x"], ["--export", "vtt", "x.vtt"]):
+        assert main(["show", str(report), *words]) == 2
+        told = capsys.readouterr().err
+        assert "`rtvi-sync load --max-p95 'answer first audio' S` limits its times" in told
+        assert "client.record() in the function of its --scenario" in told
 
 
 def test_what_cannot_be_shown(talk: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

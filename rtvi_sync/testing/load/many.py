@@ -22,7 +22,7 @@ from rtvi_sync.concurrency.lifecycle import NoThreadError, log_stack_of, start_t
 from rtvi_sync.concurrency.logs import package_logger
 from rtvi_sync.net.urls import printable
 from rtvi_sync.protocol.validation import BOOL, COUNT, COUNT_OR_ZERO, FUNCTION, SECONDS, Rule, function_taking
-from rtvi_sync.testing.load.measured import MeasuredClient, Measurement
+from rtvi_sync.testing.load.measured import MeasuredClient, Measurement, import_for_connect
 from rtvi_sync.testing.load.progress import LoadProgress
 from rtvi_sync.testing.load.report import Outcome, Report, Row, RowAudio, error_text, kind_of
 
@@ -72,7 +72,8 @@ def run_many(
         n: Number of sessions.
         client: Function that makes a session's client, such as
             `lambda: MeasuredClient(transport=WebSocketTransport(url), ...)`. It runs on the session's thread; a
-            transport, source or sink belongs to one client. Or, for scenarios without audio, the URL for
+            transport, source or sink belongs to one client. The other sessions start when its first call has returned,
+            so that what it loads delays none of them. Or, for scenarios without audio, the URL for
             `MeasuredClient.for_url()`.
         concurrency: Maximum number of sessions at a time. The others wait until one has ended.
         spawn_rate: Maximum number of sessions that start in a second; `math.inf` starts them as fast as possible.
@@ -102,6 +103,7 @@ def run_many(
     SECONDS.or_none.check(session_timeout=session_timeout)
     BOOL.or_none.check(progress=progress)
     make = partial(MeasuredClient.for_url, client) if isinstance(client, str) else client
+    import_for_connect()  # before the clock starts
     run = _LoadRun(scenario, make, connect, on_row, session_timeout, spawn_rate, LoadProgress(n, shown=progress))
     due = run.began
     try:
@@ -111,6 +113,8 @@ def run_many(
             run.wait_until(lambda: False, until=due)
             run.check_clients()
             run.start(number)
+            if not number:  # it may load more; sessions that wait for that would connect in a burst
+                run.wait_until(run.has_client)
             due += 1 / spawn_rate
         run.wait_until(lambda: not run.active_count)
         run.check_clients()
@@ -185,6 +189,11 @@ class _LoadRun:
     def active_count(self) -> int:
         """The number of current sessions."""
         return len(self._running)
+
+    def has_client(self) -> bool:
+        """Return whether a session has its client, or all sessions have ended."""
+        running = [*self._running.values()]
+        return not running or any(session.client is not None for session in running)
 
     def start(self, number: int) -> None:
         """Start a session. If no thread can be started, the session fails."""
@@ -301,6 +310,7 @@ class _LoadRun:
             raise self._refused(client)
         client.on_measurement = session.measurements.append
         session.client = client
+        self._notifier.notify_all()
         try:
             if session.interrupted is None:  # otherwise the session was ended before it had a client to close
                 self._connect(client)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
@@ -14,12 +15,14 @@ from rtvi_sync import (
     CloseInfo,
     DisconnectedError,
     Event,
+    InvalidTransportParamsError,
     RequestTimeoutError,
     RTVIActionResponse,
     RTVIClient,
     RTVIClientOptions,
     RTVIError,
     RTVIMessage,
+    SmallWebRTCTransport,
     Timeout,
     Transport,
     Turn,
@@ -27,6 +30,7 @@ from rtvi_sync import (
 )
 from rtvi_sync.client.base import payload_of
 from rtvi_sync.client.candidates import TransportName
+from rtvi_sync.client.connect_steps import import_for_session
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.latch import Notifier
 from rtvi_sync.conversation.ask import failure_of
@@ -34,6 +38,7 @@ from rtvi_sync.conversation.audio import account_of
 from rtvi_sync.conversation.record import TurnRecord
 from rtvi_sync.conversation.tracker import MAX_TURNS
 from rtvi_sync.errors import fresh_copy
+from rtvi_sync.net.tls import default_context
 from rtvi_sync.protocol.sent_text import sent_text
 from rtvi_sync.protocol.validation import NAME, WAIT, function_taking
 from rtvi_sync.testing.load.outcomes import Outcomes
@@ -100,6 +105,8 @@ class MeasuredClient(RTVIClient):
     def __init__(self, options: RTVIClientOptions | Mapping[str, Any] | None = None, **keywords: Any) -> None:
         given = (options,) if options is not None else ()
         super().__init__(*given, **keywords if given else {"max_turn_audio": 0, **keywords})
+        import_for_connect(webrtc=isinstance(self.transport, SmallWebRTCTransport))
+        import_for_session(reconnects=self._life.policy is not None)
         self._on_measurement: Callable[[Measurement], object] | None = None
         self.turns()  # starts the turn tracker, so that latencies include the audio from the start
         # The last sent question. Answers to earlier ones are not awaited.
@@ -427,6 +434,20 @@ class MeasuredClient(RTVIClient):
             error = info.as_error("the answer was complete")
             if turn.initiator == "user" and not _is_by_application(error):
                 self._report_answer(turn, error)
+
+
+@functools.cache
+def import_for_connect(*, webrtc: bool = False) -> None:
+    """Load what a client loads when it first connects. It takes longer than many bots, whose time would include it."""
+    import encodings.idna  # noqa: F401 - of the names of servers
+
+    import rtvi_sync.net.http
+
+    with contextlib.suppress(InvalidTransportParamsError):  # a session with TLS reports it
+        default_context()
+    if webrtc:
+        import rtvi_sync.transports.webrtc.aiortc_peer
+        import rtvi_sync.transports.webrtc.connection  # noqa: F401
 
 
 def _is_by_application(error: RTVIError) -> bool:

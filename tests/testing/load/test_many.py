@@ -165,6 +165,33 @@ class TestRunning:
         assert report.failed == ()
         assert most == [3]
 
+    def test_first_client(self, bot: EmbeddedBot) -> None:
+        """The other sessions start when the first one's client is made: what it loads delays none of them."""
+        others = threading.Event()
+        overtaken: list[bool] = []
+
+        def make() -> MeasuredClient:
+            if not overtaken:
+                overtaken.append(others.wait(0.3))
+            others.set()
+            return MeasuredClient.for_url(bot.ws_url)
+
+        report = run_many(lambda _: None, 3, make, spawn_rate=math.inf)
+        assert report.failed == ()
+        assert overtaken == [False]
+
+    def test_no_first_client(self, bot: EmbeddedBot) -> None:
+        """The other sessions start, too, if the first client cannot be made."""
+        numbers = itertools.count()
+
+        def make() -> MeasuredClient:
+            if not next(numbers):
+                raise OSError("no such file")
+            return MeasuredClient.for_url(bot.ws_url)
+
+        report = run_many(lambda _: None, 3, make)
+        assert [row.outcome for row in report.rows] == ["not connected", "passed", "passed"]
+
     def test_ramp_up(self, bot: EmbeddedBot) -> None:
         """Sessions start one after the other, at the given rate."""
         with takes(2.0):
