@@ -353,7 +353,7 @@ EXPLANATIONS: dict[str, tuple[Explanation, ...]] = {
         ),
         Explanation(
             "muted",
-            "The question was not said within",
+            "because the bot has muted the user",
             "The bot muted the user, for example during a greeting, until `timeout` was over.",
             "Call `listen()` first, to hear the greeting. Otherwise raise `timeout`, or type the question.",
             "turns",

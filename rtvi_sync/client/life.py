@@ -608,11 +608,13 @@ class Life:
             raise BotNotReadyError(
                 f"There is no bot: {failed.describe()}; call connect() for a new session"
             ) from fresh_copy(failed.error)
-        if has_ended and holder is not None and holder.lost is session:  # the first attempt is not planned yet
+        is_replaced = holder is not None and holder.lost is session  # and the first attempt is not planned yet
+        is_undecided = session.is_lost and session.was_ready and self._bus.state.value is TransportState.DISCONNECTING
+        if is_replaced or is_undecided:
             from .reconnect import loss_of
 
-            loss = loss_of(session)
-            raise BotNotReadyError(f"There is no bot: {loss}; the client reconnects by itself; {_WAIT}") from loss
+            loss, follows = loss_of(session), "reconnects" if is_replaced else "may reconnect"
+            raise BotNotReadyError(f"There is no bot: {loss}; the client {follows} by itself; {_WAIT}") from loss
 
     def wait_until_ready(self, timeout: float | None) -> None:
         """Wait until messages can be exchanged with the bot. See `RTVIClient.wait_until_ready()`."""

@@ -9,9 +9,11 @@ from collections.abc import Callable
 from operator import methodcaller
 from typing import TYPE_CHECKING, TypeAlias
 
+import attrs
+
 from ..concurrency.deadline import Deadline
 from ..concurrency.logs import package_logger
-from ..errors import RequestTimeoutError, RTVIError, WouldDeadlockError
+from ..errors import BotNotReadyError, RequestTimeoutError, RTVIError, WouldDeadlockError
 from ..events import Event, RTVIEvent, event_from
 from ..media.base import AudioSource
 from ..media.kinds import is_audio_file, is_source
@@ -116,8 +118,7 @@ class ClientTurns(ClientBase):
         # In a function that the bot calls, the ask() whose answer includes that call is still running.
         in_function = session.functions.is_current
         with contextlib.nullcontext() if in_function else conversation.ask_lock.hold(deadline):
-            session = self._life.session()  # the client may have reconnected in the meantime
-            session.check_ready()
+            session = self._successor_of(session)  # the client may have reconnected in the meantime
             pending = self._question(question, session, audio_response=audio_response, sample_rate_hz=sample_rate_hz)
             # Closed twice, because Ctrl-C may interrupt the first call before it has done anything.
             with conversation.patience(settle), contextlib.closing(pending), contextlib.closing(pending):
@@ -253,6 +254,20 @@ class ClientTurns(ClientBase):
                 f"{call} was called inside a handler of its client, and waits for events that are delivered after the "
                 "handler has returned. Call it on another thread."
             )
+
+    def _successor_of(self, session: Session) -> Session:
+        """Return the client's session with a ready bot, which may have replaced `session`.
+
+        Raises:
+            DisconnectedError: `session` has ended, and has no successor yet.
+        """
+        try:
+            successor = self._life.session()
+            successor.check_ready()
+        except BotNotReadyError:
+            info = attrs.evolve(session.close_info, reconnecting=session.follows)
+            raise info.as_error("the bot was asked") from info.error
+        return successor
 
     def _question(
         self, question: Askable, session: Session, *, audio_response: bool, sample_rate_hz: int | None

@@ -79,6 +79,8 @@ _QUIET = 1.5
 _HEARING_LIMIT = 5.0
 # Seconds of silence to send after a question that was given up, if the bot has reported none of it.
 _UNHEARD = 1.0
+# If other threads' questions took as many seconds, and this share of the timeout, the error says so.
+_LONG, _MUCH = 0.1, 0.1
 _CANCELLED = "This question was cancelled. Call barge_in() again"
 
 
@@ -106,13 +108,15 @@ class Question(ABC):
             self.stream.close()
             raise session.close_info.as_error("the bot was asked")
         self._failure: BaseException | None = None
+        self._queued = 0.0  # seconds of the timeout that passed while other threads asked
 
-    def hold(self, deadline: Deadline) -> None:  # noqa: B027 - only speech needs to be heard
-        """Wait until the bot hears the user.
+    def hold(self, deadline: Deadline) -> None:
+        """Wait until the bot hears the user. For typed questions this is always.
 
         Raises:
             RequestTimeoutError: The bot still does not hear the user at `deadline`.
         """
+        self._queued = deadline.elapsed()
 
     @abstractmethod
     def ask(self, deadline: Deadline) -> None:
@@ -218,6 +222,9 @@ class Question(ABC):
         turn = self.turn_so_far()
         calls = [call for call in turn.function_calls if call.stopped is None] if turn is not None else []
         so_far, waits = self._so_far(turn), f"within {deadline.timeout} s"
+        has_queued = deadline.timeout is not None and self._queued > max(_LONG, _MUCH * deadline.timeout)
+        if has_queued:
+            waits += f", of which other threads' questions took {self._queued:.1f} s"
         if calls:
             names = ", ".join(call.function_name or "one without a name" for call in calls)
             so_far = (
@@ -229,7 +236,11 @@ class Question(ABC):
             advice = "Pass a larger timeout, or look at the error's .turn."
         else:
             what = f"The bot's answer did not begin {waits}"
+            if turn is not None and (_is_started(turn) or turn.timings.bot_started_speaking is not None):
+                what = f"The bot's answer was not complete {waits} (no words of it arrived)"
             advice = "See the bot's log (its model, its key), or run `rtvi-sync doctor URL`."
+            if has_queued:
+                advice = "Pass a larger timeout, or give each thread a client of its own."
         error = RequestTimeoutError(f"{self._reported(deadline)}{what}. {self._losses()}{advice}")
         error.turn = turn
         return error
@@ -348,6 +359,7 @@ class SpokenQuestion(Question):
 
     def hold(self, deadline: Deadline) -> None:
         """See `Question`. Return if the session ends first; then `answer()` raises."""
+        super().hold(deadline)
         self._await_unmuted(deadline)
         self._await_given_up(deadline)
         self._await_unmuted(deadline)  # bots may mute the user while they answer
@@ -411,6 +423,7 @@ class SpokenQuestion(Question):
         if not self._session.live:  # another session may already use the microphone; answer() raises
             return
         self._first = self._next_number()
+        self.stream.clear()  # earlier reports that the bot has muted the user
         self._was_muted = self._is_muted
         self._conversation.speaking.add(self)
         if isinstance(self._source, BytesSource):
@@ -554,8 +567,14 @@ class SpokenQuestion(Question):
         return account.describe() if account.has_losses else ""
 
     def _timed_out(self, deadline: Deadline) -> RequestTimeoutError:
-        if self.turn_so_far() is not None:
-            return super()._timed_out(deadline)
+        if (turn := self.turn_so_far()) is not None:
+            if self.all_sent:
+                return super()._timed_out(deadline)
+            error = RequestTimeoutError(
+                f"The question was still being said after {deadline.timeout} s. {self._losses()}Pass a larger timeout."
+            )
+            error.turn = turn
+            return error
         if self._was_muted:
             return _not_heard(
                 f"The bot has not heard the question within {deadline.timeout} s, because it had muted the user: it "
@@ -563,7 +582,9 @@ class SpokenQuestion(Question):
             )
         if not self._conversation.has_words:
             account = self._account()
-            advice = "Run less on this machine" if account.has_losses else "Listen to its audio: it is silent or soft"
+            advice = "Listen to its audio: it is silent or soft"
+            if account.has_losses:
+                advice = "Run less on this machine, or listen to its audio: perhaps it is silent"
             return _not_heard(
                 f"Nothing of the question was audible within {deadline.timeout} s, so it is no turn. "
                 f"{account.describe()}{advice}."

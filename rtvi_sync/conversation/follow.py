@@ -113,7 +113,9 @@ class AskLock:
             )
         try:
             self._waiting.append(me)
-            if not self._released.wait_for(lambda: self._waiting[0] == me, deadline):
+            queues = self._waiting[0] != me
+            # A question that is sent when its time is over would only interrupt the answer to another one.
+            if queues and (not self._released.wait_for(lambda: self._waiting[0] == me, deadline) or deadline.expired):
                 raise RequestTimeoutError(
                     f"Another thread's ask() has not returned within {deadline.timeout} s. Pass a larger timeout, or "
                     "give each thread a client of its own."

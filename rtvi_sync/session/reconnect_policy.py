@@ -12,6 +12,7 @@ import attrs
 from ..concurrency.deadline import Deadline
 from ..concurrency.logs import package_logger
 from ..errors import (
+    BotNotReadyError,
     ConnectError,
     ConnectionTimeoutError,
     DisconnectedError,
@@ -86,10 +87,11 @@ def is_transient(error: BaseException) -> bool:
     """Whether the same attempt may succeed a little later.
 
     True for a connection that broke, a server that closes or restarts (close codes 1001, 1006 and 1011 to 1014, HTTP
-    408, 425, 429 and 5xx), and a limit that passed. False for a bot that ended the session (Pipecat always closes with
-    1000), a fatal error of the bot, a server that refuses (401, 404 and so on), a refused certificate, a broken
-    protocol, and errors or calls of the application. An error of several attempts is transient if one of them is,
-    unless the server refused the last.
+    408, 425, 429 and 5xx), a connection that was not made in time, and a `BotNotReadyError` that follows such a loss.
+    False for a bot that ended the session (Pipecat always closes with 1000), a fatal error of the bot, a server that
+    refuses (401, 404 and so on), a refused certificate, a broken protocol, a bot that does not answer in time, and
+    errors or calls of the application. An error of several attempts is transient if one of them is, unless the server
+    refused the last.
     """
     instance_of("an exception", BaseException).check(error=error)
     if isinstance(error, ConnectError) and error.attempts:
@@ -103,6 +105,8 @@ def is_transient(error: BaseException) -> bool:
         if _is_caused_by(error, ssl.SSLCertVerificationError):
             return False
         return error.status is None or error.status in _PASSING_STATUSES or error.status >= 500
+    if isinstance(error, BotNotReadyError):
+        return error.__cause__ is not None and is_transient(error.__cause__)
     return isinstance(error, ConnectionTimeoutError)
 
 

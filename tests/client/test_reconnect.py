@@ -40,6 +40,7 @@ from rtvi_sync import (
     RTVIMessage,
     StartBotError,
     TransportStartError,
+    is_transient,
     signals,
 )
 from rtvi_sync.testing import EmbeddedBot
@@ -929,6 +930,27 @@ def test_retry_on_decides() -> None:
         until(lambda: "reconnect_failed" in telling.names)
         kinds = list(dict.fromkeys(type(error) for error in asked))
         assert kinds == [DisconnectedError, TransportStartError, StartBotError]
+
+
+def test_what_a_call_is_told_while_the_rule_decides() -> None:
+    """The client may reconnect, so the error does not advise to call connect()."""
+    asked, decided = threading.Event(), threading.Event()
+
+    def rule(_: BaseException) -> bool:
+        asked.set()
+        return decided.wait(GUARD)
+
+    with reconnecting_client(policy=ReconnectPolicy(initial_delay=0.01, retry_on=rule)) as client:
+        client.connect()
+        lose(client)
+        assert asked.wait(GUARD)
+        with pytest.raises(
+            BotNotReadyError, match=r"the client may reconnect by itself; call wait_until_ready\(\)"
+        ) as told:
+            client.send_text("hello")
+        assert is_transient(told.value)
+        decided.set()
+        client.wait_until_ready(GUARD)
 
 
 def test_a_rule_that_disconnects() -> None:

@@ -26,11 +26,18 @@ from rtvi_sync import (
     Turn,
     UnsupportedFeatureError,
     WouldDeadlockError,
+    is_transient,
 )
 from rtvi_sync.media import BytesSource, NullSink
 from rtvi_sync.testing import EmbeddedBot
 from tests.support.clients import bot_says, settle, transport_of, websocket_client
-from tests.support.probes import listeners, questions_under_way, readers_of_microphone, waiting_calls
+from tests.support.probes import (
+    listeners,
+    questions_under_way,
+    readers_of_microphone,
+    thread_sleeps,
+    waiting_calls,
+)
 from tests.support.scripted_talk import (
     RATE,
     TalkingBot,
@@ -43,7 +50,7 @@ from tests.support.scripted_talk import (
     tone,
     written,
 )
-from tests.support.slowness import GUARD
+from tests.support.slowness import GUARD, at_some_limit
 from tests.support.threads import InThread, running
 from tests.support.waiting import until
 
@@ -152,6 +159,39 @@ class TestAsk:
                 says(client, said("answer 2"))
                 assert second.get().bot_text == "answer 2"
 
+    def test_a_question_whose_time_is_over_while_it_queues(self) -> None:
+        """It is not sent, because it would interrupt another answer; one that is sent late says who took its time."""
+
+        def check(limit: float) -> None:
+            bot = TalkingBot(quiet)
+            with bot.client() as client, running(lambda: client.ask("first", GUARD)) as first:
+                bot.await_question()
+                with running(lambda: client.ask("second", 2 * limit)) as second:
+                    until(thread_sleeps(second.thread))
+                    with running(lambda: client.ask("third", limit)) as third:
+                        assert "Another thread's ask" in str(third.error())
+                    says(client, said("answer 1"))
+                    first.get()
+                    assert "of which other threads' questions took" in str(second.error())
+            assert [question.data["content"] for question in bot.questions] == ["first", "second"]
+
+        at_some_limit(check)
+
+    def test_questions_that_queue_while_the_session_is_lost(self) -> None:
+        """All raise the loss, which is transient, as a call after it is."""
+        bot = TalkingBot(quiet)
+        with bot.client() as client, running(lambda: client.ask("first", GUARD)) as first:
+            bot.await_question()
+            with running(lambda: client.ask("second", GUARD)) as second:
+                until(thread_sleeps(second.thread))
+                hangs_up(client, 1012)
+                errors = [first.error(), second.error()]
+            with pytest.raises(BotNotReadyError) as raised:
+                client.ask("third", GUARD)
+        assert [type(error) for error in errors] == [DisconnectedError] * 2
+        assert "before the bot was asked" in str(errors[1])
+        assert [is_transient(error) for error in (*errors, raised.value)] == [True] * 3
+
     def test_questions_of_many_threads_get_their_own_answers(self) -> None:
         """Questions of several threads at once all get their own answers."""
         with TalkingBot().client() as client:
@@ -193,6 +233,14 @@ class TestAsk:
         bot = TalkingBot(lambda text: None, goes_on=[RTVIMessage("llm-function-call-in-progress", data)])
         needed = r"its function calls: get_weather\. .* register_function_call_handler"
         with bot.client(events="manual") as client, pytest.raises(RequestTimeoutError, match=needed):
+            client.ask("first", 0.0)
+
+    @pytest.mark.parametrize("sign", ["bot-llm-started", "bot-started-speaking"])
+    def test_an_answer_without_words(self, sign: str) -> None:
+        """The error does not say that the answer did not begin."""
+        bot = TalkingBot(quiet, goes_on=[RTVIMessage(sign, None)])
+        lacks = pytest.raises(RequestTimeoutError, match=r"was not complete .*no words of it arrived.* bot's log")
+        with bot.client(events="manual") as client, lacks:
             client.ask("first", 0.0)
 
     def test_the_session_ends_in_mid_answer(self) -> None:

@@ -304,7 +304,7 @@ def test_each_spoken_question_has_its_own_turn(by: str) -> None:
     with EmbeddedBot() as bot, echo_client(bot) as client:
         with client.events("user-transcript", timeout=GUARD) as heard:
             if by == "timeout":
-                with pytest.raises(RequestTimeoutError):
+                with pytest.raises(RequestTimeoutError, match=r"still being said after 1\.0 s\. .*Pass a larger"):
                     client.ask(ToneSource(440, 10.0), 1.0)
             else:
                 pending = client.barge_in(ToneSource(440, 10.0), after="bot-stopped-speaking")
@@ -327,7 +327,7 @@ def gives_up(client: RTVIClient, limit: float) -> None:
     """Ask a question that the bot hears and does not answer in time."""
     sent = transport_of(client).sent_audio
     with running(lambda: client.ask(SPEECH, limit)) as asking:
-        until(lambda: sent)
+        until(lambda: sent or asking.done)
         bot_says(client, "user-started-speaking", None)
         assert isinstance(asking.error(), RequestTimeoutError)
     assert [turn.is_open for turn in client.turns()] == [True]
@@ -375,7 +375,7 @@ def test_a_bot_that_mutes_the_user_to_answer_a_question_that_was_given_up() -> N
             sent = transport_of(client).sent_audio
             gives_up(client, limit)
             with running(lambda: client.ask(SPEECH, limit)) as second:
-                until(lambda: sent)
+                until(lambda: sent or second.done)
                 bot_says(client, "user-mute-started", None)
                 says(client, [*heard("Hello?")[1:], *written("Late"), *begun("Late")])
                 error = second.error()
@@ -537,6 +537,22 @@ def test_not_heard_by_a_bot_that_takes_all() -> None:
         with pytest.raises(RequestTimeoutError, match=r"\d\.\d s of audio were sent in time, and the server took all"):
             client.ask(SPEECH, 1.0)
         assert client.stats().audio_sent > 0.5
+
+
+def test_not_heard_after_a_mute_that_is_over() -> None:
+    """The error does not blame a mute that ended before the question was said."""
+
+    def check(limit: float) -> None:
+        with TalkingBot(audio=True).client() as client:
+            gives_up(client, limit)
+            with running(lambda: client.ask(SPEECH, 10 * limit)) as asking:
+                until(lambda: replaces_microphone(client) or asking.done)
+                for event in ("user-mute-started", "user-mute-stopped", "user-stopped-speaking"):
+                    bot_says(client, event, None)
+                says(client, said("Late."))
+                assert "it reported no speech or words" in str(asking.error())
+
+    at_some_limit(check)
 
 
 @pytest.mark.parametrize("events", ["thread", "manual"])
