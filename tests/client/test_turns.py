@@ -160,7 +160,7 @@ class TestAsk:
                 assert second.get().bot_text == "answer 2"
 
     def test_a_question_whose_time_is_over_while_it_queues(self) -> None:
-        """It is not sent, because it would interrupt another answer; one that is sent late says who took its time."""
+        """A question that is too late is not sent, because it would interrupt; one that is sent late says why."""
 
         def check(limit: float) -> None:
             bot = TalkingBot(quiet)
