@@ -54,6 +54,7 @@ _clients: pytest.StashKey[list[RTVIClient]] = pytest.StashKey()
 _recordings: pytest.StashKey[list[RecordingSession]] = pytest.StashKey()
 _not_connected: pytest.StashKey[list[RTVIError]] = pytest.StashKey()
 _has_failed: pytest.StashKey[bool] = pytest.StashKey()
+_is_patient: pytest.StashKey[bool] = pytest.StashKey()
 
 MARKER = """\
 rtvi(live=None, client={}, connect={}, **bot): the bot and the client of a test. live=True: runs only with --rtvi-url; \
@@ -474,6 +475,9 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 
 def _run_scenario(item: pytest.Item, url: str, scenario: Scenario, hooks: dict[str, Any]) -> ScenarioResult:
     """Run a scenario by the options of pytest, and name its recording in the report."""
+    from rtvi_sync.testing.scenarios.hooks import Hooks
+    from rtvi_sync.testing.scenarios.run import RunOptions, ScenarioRun
+
     config = item.config
     live = {"token": config.getoption("--rtvi-token"), "headers": dict(config.getoption("--rtvi-header")) or None}
     way = config.getoption("--rtvi-transport") or config.getini("rtvi_transport")
@@ -481,15 +485,16 @@ def _run_scenario(item: pytest.Item, url: str, scenario: Scenario, hooks: dict[s
     if (folder := _folder(config)) is not None:
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / _recording_name(item.nodeid, 1)
-    result = scenario.run(
-        url,
+    options = RunOptions(
         transport="auto" if way == "webrtc" and not _live_url(config) else way,  # the embedded bot has no WebRTC
         timeout=config.getoption("--rtvi-timeout"),
         connect_timeout=config.getoption("--rtvi-timeout"),
         record=path,
         **(live if _live_url(config) else {}),
-        **hooks,
     )
+    is_patient = config.stash.get(_is_patient, True)  # one scenario waits in vain for a bot, the next ones don't
+    result = ScenarioRun(scenario, url, Hooks(**hooks), options, is_patient=is_patient).run()
+    config.stash[_is_patient] = result.failure is None or result.failure.kind != "connect_failed"
     if path is None:
         item.add_report_section("call", "rtvi recording", _NOT_RECORDED)
         return result
