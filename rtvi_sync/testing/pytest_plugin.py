@@ -459,10 +459,13 @@ def _late_answer(clients: list[RTVIClient], budget: float | None) -> str:
 # -- scenario files ---------------------------------------------------------------------------------------------------
 
 
+def _collects_scenarios(config: pytest.Config) -> bool:
+    return bool(config.getoption("--rtvi-scenarios") or config.getini("rtvi_scenarios"))
+
+
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """Collect scenario files, if the options ask for it."""
-    config = parent.config
-    if file_path.suffix != ".yaml" or not (config.getoption("--rtvi-scenarios") or config.getini("rtvi_scenarios")):
+    if file_path.suffix != ".yaml" or not _collects_scenarios(parent.config):
         return None
     from rtvi_sync.testing.pytest_scenarios import PATTERNS, ScenarioFile
 
@@ -471,6 +474,17 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     file = ScenarioFile.from_parent(parent, path=file_path)
     file.run_scenario = _run_scenario
     return file
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config) -> None:
+    """Name the option that collects scenario files, if pytest has found no test in one."""
+    if exitstatus != pytest.ExitCode.USAGE_ERROR or _collects_scenarios(config):
+        return
+    from rtvi_sync.testing.pytest_scenarios import PATTERNS
+
+    paths = [Path(argument.partition("::")[0]) for argument in config.args]
+    if any(path.match(pattern) for path in paths for pattern in PATTERNS):
+        terminalreporter.write_line("rtvi: scenario files need --rtvi-scenarios, or rtvi_scenarios = true (ini)")
 
 
 def _run_scenario(item: pytest.Item, url: str, scenario: Scenario, hooks: dict[str, Any]) -> ScenarioResult:

@@ -105,6 +105,9 @@ def test_hooks_and_the_ini_file(run: Run, pytester: pytest.Pytester) -> None:
 def test_without_the_option(run: Run, pytester: pytest.Pytester) -> None:
     """Files are not collected, and other YAML files never."""
     assert run().ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    result = run("test_calls.yaml::echo")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stdout.fnmatch_lines(["rtvi: scenario files need --rtvi-scenarios*"])
     (pytester.path / "test_calls.yaml").rename(pytester.path / "calls.yaml")
     assert run("--rtvi-scenarios").ret == pytest.ExitCode.NO_TESTS_COLLECTED
 
