@@ -3,7 +3,7 @@
 A PATH is a file, or a folder of files. Scenarios may need functions of yours, given as MODULE:FUNCTION or
 FILE.py:FUNCTION: --judge (question, answer, criterion) returns True, False or "continue"; --tts (text) returns PCM and
 its sample rate, or a WAV file's bytes; --transcribe (pcm, sample_rate_hz) returns the words; --next-line (turns,
-simulation) plays a simulated caller.
+simulation) plays a simulated caller. A bot that doesn't listen yet is waited for, up to 5 s and in vain only once.
 
 Exit status: 0 if all scenarios passed; 1 if one failed; 2 if an argument or a file is wrong, before any connection; 3
 if none failed, but something was not judged, or the transport does not report it.
@@ -18,6 +18,7 @@ import sys
 import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -222,7 +223,7 @@ def _judge_of(scenario: Scenario) -> ChatJudge | None:
     return ChatJudge(endpoint, model, os.environ.get(_KEY_VARIABLE) or None)
 
 
-def _maker(arguments: argparse.Namespace, scenario: Scenario, hooks: Hooks, name: str) -> Callable[[], ScenarioRun]:
+def _maker(arguments: argparse.Namespace, scenario: Scenario, hooks: Hooks, name: str) -> Callable[..., ScenarioRun]:
     """Return a function that creates the run of a scenario, with this name for its recording."""
     options = RunOptions(
         transport=arguments.transport,
@@ -232,7 +233,7 @@ def _maker(arguments: argparse.Namespace, scenario: Scenario, hooks: Hooks, name
         headers=dict(arguments.header) or None,
         record=None if arguments.record is None else arguments.record / name,
     )
-    return lambda: ScenarioRun(scenario, arguments.url, hooks, options)
+    return partial(ScenarioRun, scenario, arguments.url, hooks, options)
 
 
 def _file_names(names: Sequence[str]) -> list[str]:

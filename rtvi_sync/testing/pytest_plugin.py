@@ -54,6 +54,7 @@ _clients: pytest.StashKey[list[RTVIClient]] = pytest.StashKey()
 _recordings: pytest.StashKey[list[RecordingSession]] = pytest.StashKey()
 _not_connected: pytest.StashKey[list[RTVIError]] = pytest.StashKey()
 _has_failed: pytest.StashKey[bool] = pytest.StashKey()
+_is_patient: pytest.StashKey[bool] = pytest.StashKey()
 
 MARKER = """\
 rtvi(live=None, client={}, connect={}, **bot): the bot and the client of a test. live=True: runs only with --rtvi-url; \
@@ -458,10 +459,13 @@ def _late_answer(clients: list[RTVIClient], budget: float | None) -> str:
 # -- scenario files ---------------------------------------------------------------------------------------------------
 
 
+def _collects_scenarios(config: pytest.Config) -> bool:
+    return bool(config.getoption("--rtvi-scenarios") or config.getini("rtvi_scenarios"))
+
+
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """Collect scenario files, if the options ask for it."""
-    config = parent.config
-    if file_path.suffix != ".yaml" or not (config.getoption("--rtvi-scenarios") or config.getini("rtvi_scenarios")):
+    if file_path.suffix != ".yaml" or not _collects_scenarios(parent.config):
         return None
     from rtvi_sync.testing.pytest_scenarios import PATTERNS, ScenarioFile
 
@@ -472,8 +476,22 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     return file
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config) -> None:
+    """Name the option that collects scenario files, if pytest has found no test in one."""
+    if exitstatus != pytest.ExitCode.USAGE_ERROR or _collects_scenarios(config):
+        return
+    from rtvi_sync.testing.pytest_scenarios import PATTERNS
+
+    paths = [Path(argument.partition("::")[0]) for argument in config.args]
+    if any(path.match(pattern) for path in paths for pattern in PATTERNS):
+        terminalreporter.write_line("rtvi: scenario files need --rtvi-scenarios, or rtvi_scenarios = true (ini)")
+
+
 def _run_scenario(item: pytest.Item, url: str, scenario: Scenario, hooks: dict[str, Any]) -> ScenarioResult:
     """Run a scenario by the options of pytest, and name its recording in the report."""
+    from rtvi_sync.testing.scenarios.hooks import Hooks
+    from rtvi_sync.testing.scenarios.run import RunOptions, ScenarioRun
+
     config = item.config
     live = {"token": config.getoption("--rtvi-token"), "headers": dict(config.getoption("--rtvi-header")) or None}
     way = config.getoption("--rtvi-transport") or config.getini("rtvi_transport")
@@ -481,15 +499,16 @@ def _run_scenario(item: pytest.Item, url: str, scenario: Scenario, hooks: dict[s
     if (folder := _folder(config)) is not None:
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / _recording_name(item.nodeid, 1)
-    result = scenario.run(
-        url,
+    options = RunOptions(
         transport="auto" if way == "webrtc" and not _live_url(config) else way,  # the embedded bot has no WebRTC
         timeout=config.getoption("--rtvi-timeout"),
         connect_timeout=config.getoption("--rtvi-timeout"),
         record=path,
         **(live if _live_url(config) else {}),
-        **hooks,
     )
+    is_patient = config.stash.get(_is_patient, True)  # one scenario waits in vain for a bot, the next ones don't
+    result = ScenarioRun(scenario, url, Hooks(**hooks), options, is_patient=is_patient).run()
+    config.stash[_is_patient] = result.failure is None or result.failure.kind != "connect_failed"
     if path is None:
         item.add_report_section("call", "rtvi recording", _NOT_RECORDED)
         return result

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -106,6 +107,16 @@ def test_files(bot: EmbeddedBot, folder: Path, capsys: pytest.CaptureFixture[str
         ("calls/spoken", "unsupported"),
     ]
     assert 'failures="1" errors="0" skipped="2"' in (folder / "r.xml").read_text()
+    echo, wrong = ({"messages": f"kept/calls-{name}.jsonl"} for name in ("echo", "wrong"))
+    assert [each["artifacts"] for each in records] == [
+        echo,
+        {"page": "kept/calls-wrong.html", **wrong},
+        {"page": "kept/calls-judged.html", "messages": "kept/calls-judged.jsonl"},
+        {},
+    ]
+    for case, record in zip(ElementTree.parse(folder / "r.xml").iter("testcase"), records, strict=True):
+        named = [(each.get("name"), each.get("value")) for each in case.iter("property")]
+        assert named == [("rtvi_recording", path) for path in record["artifacts"].values()]
     kept = {path.name for path in (folder / "kept").iterdir()}
     assert {"calls-echo.jsonl", "calls-wrong.jsonl", "calls-wrong.html", "calls-judged.html"} <= kept
     assert "calls-echo.html" not in kept
@@ -212,6 +223,21 @@ def test_the_judge_of_the_file(bot: EmbeddedBot, capsys: pytest.CaptureFixture[s
     (folder / "calls.yaml").write_text(made)
     assert run(bot, "--judge", "file") == 2
     assert "makes a service of Pipecat" in capsys.readouterr().err
+
+
+def test_a_bot_that_is_down(folder: Path) -> None:
+    """A bot that does not listen is waited for in vain only once, and is an error of CI, not a failed check."""
+    with EmbeddedBot() as bot:
+        url = bot.base_url
+    words = ["--connect-timeout", "3", "--json", "r.jsonl", "--junit", "r.xml"]
+    assert main(["eval", "calls.yaml", "--url", url, "--transport", "eval", "--tts", "hooks.py:tts", *words]) == 1
+    waited = [json.loads(line)["duration_ms"] >= 3000 for line in (folder / "r.jsonl").read_text().splitlines()]
+    assert waited == [True, False, False, False]
+    suite = ElementTree.parse(folder / "r.xml").getroot()[0]
+    assert [suite.get(key) for key in ("tests", "failures", "errors")] == ["4", "0", "4"]
+    assert [(each.get("type"), "refused" in (each.get("message") or "")) for each in suite.iter("error")] == [
+        ("connect_failed", True)
+    ] * 4
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Ctrl-C is another thing on Windows")

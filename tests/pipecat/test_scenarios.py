@@ -162,3 +162,14 @@ def test_the_command(pipecat_rehearsed: BotServer, tmp_path: Path) -> None:
     assert "replies-excluded_fails.html" in kept
     assert {"replies-adds_up.jsonl", "replies-excluded_fails.jsonl"} <= kept
     assert "replies-adds_up.html" not in kept
+
+
+@pytest.mark.parametrize("door", ["eval", "websocket"])
+def test_a_model_that_fails(pipecat_rehearsed: BotServer, tmp_path: Path, door: Door) -> None:
+    """Pipecat passes the empty response of a service that fails; here it is no answer."""
+    file = tmp_path / "failing.yaml"
+    file.write_text("name: f\nturns: [{user: fail no key, expect: [{event: llm_response, within_ms: 3000}]}]\n")
+    (scenario,) = scenarios.load(file)
+    (failure,) = run(scenario, pipecat_rehearsed, door).failures
+    assert failure.kind == "timeout"
+    assert failure.reason.endswith("the one that came has no text. The bot reported: no key")

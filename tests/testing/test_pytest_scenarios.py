@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
+from rtvi_sync.testing import EmbeddedBot
 from tests.support.processes import run_pytest
 
 pytest_plugins = ["pytester"]
@@ -103,6 +105,9 @@ def test_hooks_and_the_ini_file(run: Run, pytester: pytest.Pytester) -> None:
 def test_without_the_option(run: Run, pytester: pytest.Pytester) -> None:
     """Files are not collected, and other YAML files never."""
     assert run().ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    result = run("test_calls.yaml::echo")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stdout.fnmatch_lines(["rtvi: scenario files need --rtvi-scenarios*"])
     (pytester.path / "test_calls.yaml").rename(pytester.path / "calls.yaml")
     assert run("--rtvi-scenarios").ret == pytest.ExitCode.NO_TESTS_COLLECTED
 
@@ -121,6 +126,16 @@ def test_a_wrong_url(run: Run) -> None:
     result.assert_outcomes(failed=1, deselected=3)
     result.stdout.fnmatch_lines(["InvalidTransportParamsError: This is not the URL of a bot*"])
     result.stdout.no_fnmatch_line("*run.py*")
+
+
+def test_a_bot_that_is_down(run: Run, pytester: pytest.Pytester) -> None:
+    """A bot that does not listen is waited for in vain only once."""
+    with EmbeddedBot() as bot:
+        url = bot.base_url
+    options = ("--rtvi-url", url, "--rtvi-timeout", "3", "-k", "echo or wrong", "--junitxml", "r.xml")
+    run("--rtvi-scenarios", *options).assert_outcomes(failed=2, deselected=2)
+    cases = ElementTree.parse(pytester.path / "r.xml").iter("testcase")
+    assert [float(case.get("time", "")) >= 3 for case in cases] == [True, False]
 
 
 def test_recordings_of_each_run(run: Run, pytester: pytest.Pytester) -> None:

@@ -268,7 +268,8 @@ def _scenario(reading: _Reading, path: Path, keys: Keys, own: Keys, name: str, f
         raise own.node.fault(f"more than {MAX_SCENARIOS} scenarios")
     place = own.node_needed("name").place
     if (first := reading.names.setdefault(full_name, place)) is not place:
-        raise own.node_needed("name").fault(f"the scenario {quoted(full_name)} is there twice, first at {first}")
+        with reading.noting():
+            raise own.node_needed("name").fault(f"the scenario {quoted(full_name)} is there twice, first at {first}")
     is_simulated = "persona" in keys
     if is_simulated == ("turns" in keys):
         both = "not both" if is_simulated else "and this one has neither"

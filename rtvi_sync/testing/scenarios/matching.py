@@ -48,6 +48,9 @@ JUDGE_GRACE: Final = 2.0
 #: Seconds of waiting, after a call without a name, for one with a name, because the bot may withhold only some.
 WITHHELD_GRACE: Final = 2.0
 
+#: Seconds of waiting, after a response without text, for the error that explains it.
+ERROR_GRACE: Final = 0.5
+
 #: Events that may divide one reply into several.
 REPLIES: Final = frozenset({"response", "llm_response", "tts_response"})
 # Length limit for a text in a reason, in characters.
@@ -212,10 +215,22 @@ class ExpectationMatcher:
     # -- kinds of expectations ----------------------------------------------------------------------------------------
 
     def _one(self, expectation: Expectation, deadline: float, budget: int, since: int) -> Steps:
-        found = yield from self._next(expectation.event, deadline, since, _any)
-        if isinstance(found, str):
-            return self._missing(expectation, budget, found)
-        return (yield from self._checked(found, expectation))
+        stream = self._stream
+        while True:
+            found = yield from self._next(expectation.event, deadline, since, lambda each: not stream.is_void(each))
+            if isinstance(found, str):
+                return self._missing(expectation, budget, found)
+            if found.event == "llm_response" and not found.text.strip():
+                yield from self._await_error(found.at + ERROR_GRACE)
+            if not stream.is_void(found):
+                return (yield from self._checked(found, expectation))
+            stream.pass_over(found)
+
+    def _await_error(self, until: float) -> Generator[AwaitEvent, float, None]:
+        """Wait until the bot has reported an error in this turn, or until a moment."""
+        now = -math.inf
+        while not self._stream.error and not self._stream.has_ended and now < until:
+            now = yield AwaitEvent(until)
 
     def _checked(self, found: ScenarioEvent, expectation: Expectation) -> Steps:
         failure = _payload_failure(found, expectation)
@@ -284,7 +299,8 @@ class ExpectationMatcher:
     def _missing(self, expectation: Expectation, budget: int, ended_by: str) -> Match:
         event = expectation.event
         if ended_by == "bot_ended":
-            return failed("bot_ended", f"the bot ended the call before a matching {event} came", ends_turn=True)
+            reason = f"{self._stream.ended_by} before a matching {event} came"
+            return failed("bot_ended", reason, ends_turn=True)
         why = self._stream.why_missing(event, lambda found: _payload_failure(found, expectation) is None)
         reason = f"no matching {event} came within {budget} ms{why}"
         return failed("timeout", reason, ends_turn=True)
@@ -293,7 +309,7 @@ class ExpectationMatcher:
         while True:
             found = yield from self._next(expectation.event, deadline, None, _any)
             if isinstance(found, str):
-                until = "before the bot ended the call" if found == "bot_ended" else f"for {budget} ms"
+                until = f"before {self._stream.ended_by}" if found == "bot_ended" else f"for {budget} ms"
                 return Match(verdict="passed", matched=f"no {expectation.event} {until}")
             if expectation.event == "response" and not self._is_new_reply:
                 continue

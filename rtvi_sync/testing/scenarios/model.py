@@ -316,7 +316,8 @@ class Scenario(Record):
             next_line: ``next_line(turns)``, or ``next_line(turns, simulation)``, plays a simulated caller, as in
                 `simulate()`.
             timeout (seconds): Limit of an expectation without `within_ms`.
-            connect_timeout (seconds): Limit of the wait for a ready bot.
+            connect_timeout (seconds): Limit of the wait for a ready bot. A bot that doesn't listen yet is waited for,
+                up to 5 s.
             token, headers: See `RTVIClient.for_url()`.
             record: Path of a recording of the session, as in `RTVIClient.record()`, with the report page if the
                 scenario doesn't pass.

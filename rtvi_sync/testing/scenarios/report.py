@@ -21,8 +21,12 @@ TurnVerdict: TypeAlias = Verdict | Literal["not_run"]
 
 #: The first of these that occurs is the verdict of a whole.
 _ORDER: Final[tuple[Verdict, ...]] = ("failed", "unsupported", "not_judged", "passed")
+# Kinds of failures of a bot that was not reached, which JUnit XML has as errors.
+_UNREACHED: Final = frozenset({"connect_failed", "closed_before_ready", "handshake_timeout"})
 # Length limit of a quoted text in a line of a report, in characters.
 _SHOWN: Final = 300
+# Files of a recording in Pipecat's results, in which "recording" is the audio.
+_ARTIFACTS: Final[Mapping[str, str]] = {".html": "page", ".jsonl": "messages", ".wav": "recording"}
 _MARKS: Final[Mapping[str, str]] = {
     "passed": "PASS",
     "failed": "FAIL",
@@ -141,6 +145,7 @@ class ScenarioResult(Record):
         reason: Why the scenario could not run at all; "" if it did.
         attempt: Number of the run of a simulated scenario, counted from 1.
         duration_ms (milliseconds): Duration of the run.
+        recording: Files of the recording, the page first; empty if there is none.
         events: Events of the bot, oldest first, as in Pipecat's results.
         conversation: Lines as pairs of speaker ("user" or "bot") and text.
     """
@@ -155,6 +160,7 @@ class ScenarioResult(Record):
     reason: str = ""
     attempt: int = 1
     duration_ms: int = 0
+    recording: Sequence[Path] = ()
     events: Sequence[Mapping[str, Any]] = attrs.field(default=(), repr=False)
     conversation: Sequence[tuple[str, str]] = attrs.field(default=(), repr=False)
 
@@ -205,7 +211,7 @@ class ScenarioResult(Record):
             "failures": [attrs.asdict(failure) for failure in self.failures],
             "turns": [_turn_record(turn) for turn in self.turns],
             **({"metrics": [attrs.asdict(metric) for metric in self.metrics]} if self.kind == "simulation" else {}),
-            "artifacts": {},
+            "artifacts": {_ARTIFACTS.get(path.suffix, path.suffix): str(path) for path in self.recording},
             **({"events_seen": list(self.events)} if self.verdict != "passed" else {}),
         }
 
@@ -289,26 +295,36 @@ def json_lines(results: Iterable[ScenarioResult]) -> str:
 def junit(results: Sequence[ScenarioResult], not_run: Sequence[str] = ()) -> str:
     """Return results as JUnit XML. Scenarios that were not judged or not supported count as skipped.
 
+    A bot that was not reached is an error, not a failure.
+
     Args:
         results: Results of scenarios.
         not_run: Names of scenarios that did not run to their end; they count as skipped, too.
     """
     verdicts = [result.verdict for result in results]
+    errors = sum(result.failure is not None and result.failure.kind in _UNREACHED for result in results)
     suite = ElementTree.Element(
         "testsuite",
         name="rtvi-sync eval",
         tests=str(len(results) + len(not_run)),
-        failures=str(verdicts.count("failed")),
-        errors="0",
+        failures=str(verdicts.count("failed") - errors),
+        errors=str(errors),
         skipped=str(verdicts.count("not_judged") + verdicts.count("unsupported") + len(not_run)),
         time=_seconds(sum(result.duration_ms for result in results)),
     )
     for result in results:
         case = _test_case(suite, result.name, result.path.stem, result.duration_ms)
+        if result.recording:
+            properties = ElementTree.SubElement(case, "properties")
+            for path in result.recording:
+                ElementTree.SubElement(properties, "property", name="rtvi_recording", value=_xml(str(path)))
         for failure in result.failures:
             where = "" if failure.turn_index < 0 else f"turn {failure.turn_index}: "
             told = ElementTree.SubElement(
-                case, "failure", message=_xml(f"{where}{one_line(failure.reason)}"), type=failure.kind
+                case,
+                "error" if failure.kind in _UNREACHED else "failure",
+                message=_xml(f"{where}{one_line(failure.reason)}"),
+                type=failure.kind,
             )
             told.text = _xml(str(failure))
         if (why := result.skip_reason) is not None:

@@ -46,7 +46,7 @@ _BOT: Final = Rule("a URL (a str) or an RTVIClient", lambda bot: isinstance(bot,
 
 # The first version of RTVI whose bots report calls in the way that scenarios need.
 _CALLS_SINCE: Final = (1, 2)
-#: Seconds of waiting for a bot that doesn't listen yet.
+#: Seconds of waiting for a bot that doesn't listen yet, as in Pipecat.
 PATIENCE: Final = 5.0
 # Seconds between two attempts.
 _PAUSE: Final = 0.25
@@ -76,6 +76,7 @@ class ScenarioRun:
         bot: URL of the bot, or a connected client, whose session stays open.
         hooks: Functions of the application.
         options: Options of the run.
+        is_patient: False to not wait for a bot that doesn't listen yet.
 
     Raises:
         TypeError, ValueError: An argument is invalid.
@@ -83,8 +84,17 @@ class ScenarioRun:
         MissingExtraError: The transport needs a library that is not installed.
     """
 
-    def __init__(self, scenario: Scenario, bot: str | RTVIClient, hooks: Hooks, options: RunOptions) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        bot: str | RTVIClient,
+        hooks: Hooks,
+        options: RunOptions,
+        *,
+        is_patient: bool = True,
+    ) -> None:
         _BOT.check(bot=bot)
+        self._patience = min(PATIENCE, options.connect_timeout) if is_patient else 0.0
         self._scenario = scenario
         self._hooks = hooks
         self._options = options
@@ -167,13 +177,16 @@ class ScenarioRun:
                 result = self._run_session()
                 if recording is not None and result.verdict == "failed":
                     recording.mark(f"The scenario failed: {one_line(str(result.failures[0]), _MAX_WHY)}")
-        if recording is not None and result.verdict != "passed":
-            for rows in (path for path in recording.paths if path.suffix == ".jsonl"):
-                Recording.load(rows).report(rows.with_suffix(".html"))
-        return result
+        if recording is None:
+            return result
+        rows = [path for path in recording.paths if path.suffix == ".jsonl"] if result.verdict != "passed" else []
+        pages = [path.with_suffix(".html") for path in rows]
+        for path, page in zip(rows, pages, strict=True):
+            Recording.load(path).report(page)
+        return attrs.evolve(result, recording=(*pages, *recording.paths))
 
     def _run_session(self) -> ScenarioResult:
-        patience = Deadline(min(PATIENCE, self._options.connect_timeout))
+        patience = Deadline(self._patience)
         while True:
             with self._listening() as events:  # a failed attempt to connect ends the stream
                 try:

@@ -26,7 +26,7 @@ from rtvi_sync.media import BytesSource
 from rtvi_sync.media.base import AudioSource
 from rtvi_sync.media.tracks import AudioTrack
 from rtvi_sync.protocol.dialects import parse_version
-from rtvi_sync.protocol.text import raised
+from rtvi_sync.protocol.text import one_line, raised
 from rtvi_sync.protocol.validation import STRING
 from rtvi_sync.session.event_stream import EventStream
 from rtvi_sync.testing.scenarios.doors import Door, wants
@@ -199,12 +199,12 @@ class ScriptedConversation:
         until = monotonic() + SEND_AFTER_LIMIT
         while (seen_at := self._stream.latest.get(after.event)) is None:
             if self._stream.has_ended:
-                reason = f"the bot ended the call before {after.event} came, after which the turn is sent"
-                return ScenarioFailure(index, -1, after.event, "bot_ended", reason)
+                reason = f"{self._stream.ended_by} before {after.event} came, after which the turn is sent"
+                return ScenarioFailure(index, -1, after.event, "bot_ended", self._with_error(reason))
             if not self._take_one(until):
                 reason = f"{after.event}, after which the turn is sent, did not come within {SEND_AFTER_LIMIT:g} s"
                 reason += self._stream.why_missing(after.event)
-                return ScenarioFailure(index, -1, after.event, "send_after_timeout", reason)
+                return ScenarioFailure(index, -1, after.event, "send_after_timeout", self._with_error(reason))
         self._pass_time(seen_at + delay)
         return None
 
@@ -306,13 +306,20 @@ class ScriptedConversation:
                 need = steps.send(reply)
             except StopIteration as done:
                 match: Match = done.value
-                return match
+                return (
+                    match if match.verdict != "failed" else attrs.evolve(match, reason=self._with_error(match.reason))
+                )
             if isinstance(need, AwaitEvent):
                 self._take_one(need.until)
                 reply = monotonic()
             else:
                 reply = self._judge(need)
                 self._drain()
+
+    def _with_error(self, reason: str) -> str:
+        """Return the reason of a failure with the error that the bot itself reported in the turn."""
+        error = self._stream.error
+        return f"{reason}. The bot reported: {one_line(error)}" if error else reason
 
     def _drain(self) -> None:
         """Handle all waiting events."""
@@ -330,7 +337,8 @@ class ScriptedConversation:
             return False
         if event is None:
             self._transcribe(monotonic())
-            self._stream.end()
+            ended = self._events.ended
+            self._stream.end(is_lost=ended is not None and ended.initiator == "network")
         else:
             self._take(event)
         return True

@@ -47,6 +47,7 @@ CLIENT_EVENTS: Final = (
     RTVIEvent.BOT_TTS_TEXT,
     RTVIEvent.LLM_FUNCTION_CALL_IN_PROGRESS,
     RTVIEvent.LLM_FUNCTION_CALL_STOPPED,
+    RTVIEvent.ERROR,
     RTVIEvent.UNKNOWN_MESSAGE,
 )
 _PLAIN: Final[Mapping[RTVIEvent, EventName]] = {
@@ -108,6 +109,8 @@ class ScenarioStream:
     Attributes:
         is_bot_speaking: State of the bot, by its own reports.
         has_ended: True after the session has ended.
+        ended_by: What ended it, as the start of a sentence.
+        error: The first error that the bot reported in the turn; "" if there is none.
         latest: Arrival time of the latest event of each type, over the whole session.
     """
 
@@ -131,12 +134,16 @@ class ScenarioStream:
         self._sent_at = -math.inf
         self.is_bot_speaking: bool = False
         self.has_ended: bool = False
+        self.ended_by: str = "the bot ended the call"
+        self.error: str = ""
         self.latest: dict[EventName, float] = {}
 
     # -- input ---------------------------------------------------------------------------------------------------------
 
     def feed(self, event: Event[Any]) -> ScenarioEvent | None:
         """Handle an event of the client; return the resulting scenario event, if any."""
+        if event.type is RTVIEvent.ERROR and event.received_at >= self._sent_at:
+            self.error = self.error or event.data.message or "an error without a text"
         found = self._event_of(event)
         if found is None:
             return None
@@ -161,9 +168,11 @@ class ScenarioStream:
         self._append(found)
         return found
 
-    def end(self) -> None:
-        """Note the end of the session: no event follows."""
+    def end(self, *, is_lost: bool = False) -> None:
+        """Note the end of the session, or its loss: no event follows."""
         self.has_ended = True
+        if is_lost:
+            self.ended_by = "the connection to the bot was lost"
         self.is_bot_speaking = False
 
     def _append(self, event: ScenarioEvent) -> None:
@@ -250,11 +259,13 @@ class ScenarioStream:
         self._log.clear()
         self._taken.clear()
         self._begins.clear()
+        self.error = ""
 
     def drop(self) -> None:
         """Drop the waiting events, because the user is about to send and they are no answer to it."""
         self._forget_text()
         self._drop(_KEPT_AT_SEND)
+        self.error = ""
 
     def sent(self, at: float) -> None:
         """Note a send of the user. Only later events of the bot answer it."""
@@ -298,7 +309,7 @@ class ScenarioStream:
         """
         if any(self._log[index].event == event for index in self._taken):
             return "; an earlier expectation has taken the one that came: put the conditions of both into one"
-        passed = [index for index, each in enumerate(self._log) if each.event == event]
+        passed = [index for index, each in enumerate(self._log) if each.event == event and not self.is_void(each)]
         if passed:
             index = next((each for each in passed if fits(self._log[each])), passed[-1])
             found = self._log[index]
@@ -306,9 +317,19 @@ class ScenarioStream:
             what = " ".join(filter(None, (event, found.text and quoted(found.text.strip(), _SHOWN))))
             advice = ": 'check_from: turn_start' lets it count" if fits(found) else ""
             return f"; the {what} came before expectation {number} was over{advice}"
+        if any(each.event == event and self.is_void(each) for each in self._log):
+            return "; the one that came has no text"
         if event in _VOICE and not self._bot_speaks and self._tells_model:
             return "; the bot is asked for no voice, because the modality of 'judge' is text"
         return ""
+
+    def is_void(self, event: ScenarioEvent) -> bool:
+        """Return whether an event is no answer: a response without text in a turn with an error of the bot."""
+        return event.event == "llm_response" and not event.text.strip() and bool(self.error)
+
+    def pass_over(self, event: ScenarioEvent) -> None:
+        """Skip a taken event."""
+        self._taken.discard(self._log.index(event))
 
     def give_back(self, event: ScenarioEvent) -> None:
         """Take a skipped event, and return the later untaken events to the queue."""

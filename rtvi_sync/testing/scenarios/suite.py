@@ -22,8 +22,10 @@ _END_TIMEOUT: Final = 8.0
 class ScenarioSuite:
     """Runs of scenarios, each on its own thread. One thread calls `run()`.
 
+    A bot that doesn't listen yet is waited for, but after one run that did so in vain, the others don't.
+
     Args:
-        runs: Functions that create the run of a scenario, each called on the run's thread.
+        runs: Functions `make(is_patient)` that create the run of a scenario, each called on the run's thread.
         concurrency: Maximum number of runs at the same time.
         on_result: Function called with each result as its run ends, on the thread of `run()`.
         progress: Progress display, hidden before each call of `on_result`.
@@ -31,7 +33,7 @@ class ScenarioSuite:
 
     def __init__(
         self,
-        runs: Sequence[Callable[[], ScenarioRun]],
+        runs: Sequence[Callable[..., ScenarioRun]],
         concurrency: int,
         on_result: Callable[[ScenarioResult], object],
         progress: LoadProgress,
@@ -45,6 +47,7 @@ class ScenarioSuite:
         self._ended: deque[tuple[int, ScenarioResult | BaseException]] = deque()
         self._results: dict[int, ScenarioResult] = {}
         self._notifier = Notifier()
+        self._is_patient = True
         self._is_aborted = False
 
     @property
@@ -83,13 +86,14 @@ class ScenarioSuite:
             if isinstance(result, BaseException):
                 raise result
             self._results[number] = result
+            self._is_patient = result.failure is None or result.failure.kind != "connect_failed"
             self._progress.hide()
             self._on_result(result)
 
-    def _run_one(self, number: int, make: Callable[[], ScenarioRun]) -> None:
+    def _run_one(self, number: int, make: Callable[..., ScenarioRun]) -> None:
         result: ScenarioResult | BaseException
         try:
-            run = self._running[number] = make()
+            run = self._running[number] = make(is_patient=self._is_patient)
             if self._is_aborted:  # the abort may have missed this run
                 run.abort()
             result = run.run()

@@ -12,6 +12,7 @@ The words are steps, with ``|`` between them, and a step is one of these; anythi
     look                asks for the user's camera, and writes the answer
     mhm TEXT, hm TEXT   a backchannel of the bot, and of the user
     recall              writes the first message of its context
+    fail TEXT           reports an error, as a service does whose model cannot be reached
     bye                 ends the session
 
 A context whose first message is "greet TEXT" is answered at once. All speech of the user is heard as "hello bot".
@@ -169,11 +170,14 @@ class RehearsedLLM(RepeatingLLM):
     async def _recall(self, _: str, context: Any) -> None:
         await self._write(f"It was: {_text(context.get_messages()[0]['content'])}")
 
+    async def _fail(self, text: str, _: Any) -> None:
+        await self.push_error(error_msg=text)
+
     async def _bye(self, *_: Any) -> None:
         await self.push_frame(EndTaskFrame(), FrameDirection.UPSTREAM)
 
 
-STEPS = ("say", "then", "wait ", "call ", "later ", "marker ", "image", "look", "mhm ", "hm ", "recall", "bye")
+STEPS = ("say", "then", "wait ", "call ", "later ", "marker ", "image", "look", "mhm ", "hm ", "recall", "fail ", "bye")
 
 
 class Greeter(FrameProcessor):

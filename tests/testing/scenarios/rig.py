@@ -47,6 +47,10 @@ def marked(at: float, raw: str, kind: str | None = "complete", marker: str = "âœ
     return [begun, event(at, RTVIEvent.BOT_LLM_MARKER, data), event(at, RTVIEvent.BOT_LLM_STOPPED)]
 
 
+def failed(at: float, text: str) -> Event[Any]:
+    return event(at, RTVIEvent.ERROR, payloads.ErrorData(message=text))
+
+
 def image(at: float) -> Event[Any]:
     return event(at, RTVIEvent.UNKNOWN_MESSAGE, RTVIMessage("eval-bot-image", {"width": 2, "height": 2}))
 

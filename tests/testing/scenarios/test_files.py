@@ -130,12 +130,14 @@ def test_faults_of_a_folder(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text(
         "name: c\njudge: {modality: loud}\nscenarios:\n  - {name: x, turns: []}\n  - {name: y, turns: []}\n"
     )
+    (tmp_path / "d.yaml").write_text("name: a\nturns: [{usr: Hi}]\n")  # the name of the first file
     with pytest.raises(ScenarioFileError) as caught:
         scenarios.load(tmp_path)
     error = caught.value
     lines = str(error).replace(f"{tmp_path}/", "").splitlines()
     assert [line.split(" ")[0] for line in lines] == [
         *("a.yaml:2:18:", "a.yaml:4:6:", "a.yaml:6:15:", "a.yaml:7:36:", "a.yaml:8:15:", "b.yaml:3:1:", "c.yaml:2:19:"),
+        *("d.yaml:1:7:", "d.yaml:2:10:"),
     ]
     assert (error.path, error.line, error.column) == (tmp_path / "a.yaml", 2, 18)
     assert error.text == "'modality' must be text or audio, not 'loud'"

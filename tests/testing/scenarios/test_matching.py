@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from rtvi_sync import RTVIEvent
-from tests.testing.scenarios.rig import Rig, called, event, expected, heard, kinds, marked, stopped, written
+from tests.testing.scenarios.rig import Rig, called, event, expected, failed, heard, kinds, marked, stopped, written
 
 pytestmark = pytest.mark.inside
 
@@ -114,6 +114,17 @@ def test_what_came_in_time_but_is_looked_at_late() -> None:
     limit = {"within_ms": 3000}
     names = expected("bot_started_speaking", **limit), expected("bot_stopped_speaking", **limit)
     assert kinds(rig.match(expected("llm_response", eval="polite", **limit), *names)) == ["passed", "passed", "timeout"]
+
+
+def test_a_response_without_text() -> None:
+    """A response without text is an answer, unless the bot reports an error before it or soon after."""
+    for comes, matched in (
+        ([*written(1), failed(1.2, "no key"), *written(2, "Sorry")], "Sorry"),
+        ([failed(1, "no key"), *written(2), *written(3, "Sorry")], "Sorry"),
+        ([*written(1), failed(2, "no key"), *written(3, "Sorry")], ""),
+    ):
+        (match,) = sent(comes).match(expected("llm_response"))
+        assert (match.verdict, match.matched) == ("passed", matched)
 
 
 # -- texts ------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rtvi_sync import connect
-from rtvi_sync.testing import BotSession, EmbeddedBot, Reply
+from rtvi_sync.testing import BotSession, EmbeddedBot, Fault, Reply
 from tests.support.slowness import GUARD
 from tests.support.wavs import silence, tone, write_wav
 from tests.testing.scenarios.files import scenario_of, statuses
@@ -232,6 +232,60 @@ def test_the_bot_ends_the_call(tmp_path: Path) -> None:
         )
         result = scenario_of(tmp_path, text).run(bot.base_url, transport="eval", timeout=GUARD)
     assert statuses(result) == [("failed", {0: "passed", 1: "bot_ended"})]
+
+
+@pytest.mark.parametrize(
+    ("check", "kind", "told"),
+    [
+        ("", "timeout", "no matching llm_response came within 2000 ms; the one that came has no text"),
+        (
+            ", text_excludes: pizza",
+            "timeout",
+            "no matching llm_response came within 2000 ms; the one that came has no text",
+        ),
+        (", text_contains: pizza", "text_mismatch", "not satisfied within 2000 ms: '' does not contain 'pizza'"),
+    ],
+)
+def test_a_model_that_fails(tmp_path: Path, check: str, kind: str, told: str) -> None:
+    """A response without text is no answer if the bot reports an error, which the failure names."""
+    text = f"turns: [{{user: Hi, expect: [{{event: llm_response, within_ms: 2000{check}}}]}}]"
+    with EmbeddedBot(faults=[Fault("error")]) as bot:
+        result = scenario_of(tmp_path, text).run(bot.base_url, transport="websocket", timeout=GUARD)
+    (failure,) = result.failures
+    assert (failure.kind, failure.reason) == (kind, f"{told}. The bot reported: The model failed")
+
+
+def test_an_empty_answer(tmp_path: Path) -> None:
+    """Without an error, a response without text counts, as in Pipecat."""
+    with EmbeddedBot(replies=[Reply("", say="")]) as bot:
+        scenario = scenario_of(tmp_path, "turns: [{user: Hi, expect: [{event: llm_response}]}]")
+        assert scenario.run(bot.base_url, transport="eval", timeout=GUARD).verdict == "passed"
+
+
+def test_an_error_of_an_earlier_turn(tmp_path: Path) -> None:
+    """An error belongs to the turn in which the bot reported it."""
+    text = """
+stop_on_failure: false
+turns:
+  - {user: Fail, expect: [{event: llm_response, within_ms: 2000}]}
+  - {user: Hi, expect: [{event: llm_response, text_excludes: Hi}]}
+"""
+    with EmbeddedBot(faults=[Fault("error", "Fail")]) as bot:
+        first, second = scenario_of(tmp_path, text).run(bot.base_url, transport="eval", timeout=GUARD).failures
+    assert first.reason.endswith("The bot reported: The model failed")
+    assert second.reason == "'You said: Hi' contains 'Hi'"
+
+
+def test_a_connection_that_is_lost(tmp_path: Path) -> None:
+    """A lost connection is not called the end of the call."""
+    text = "turns: [{user: Hi, expect: [{event: llm_response}]}, {user: Hi, send_after: {event: image}}]"
+    with EmbeddedBot(faults=[Fault("drop")]) as bot:
+        scenario = scenario_of(tmp_path, f"stop_on_failure: false\n{text}")
+        result = scenario.run(bot.base_url, transport="eval", timeout=GUARD)
+    assert [(each.kind, each.reason) for each in result.failures] == [
+        ("bot_ended", "the connection to the bot was lost before a matching llm_response came"),
+        ("bot_ended", "the connection to the bot was lost before image came, after which the turn is sent"),
+    ]
 
 
 def test_a_client_of_ones_own(bot: EmbeddedBot, tmp_path: Path) -> None:
