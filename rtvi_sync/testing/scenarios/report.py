@@ -21,8 +21,6 @@ TurnVerdict: TypeAlias = Verdict | Literal["not_run"]
 
 #: The first of these that occurs is the verdict of a whole.
 _ORDER: Final[tuple[Verdict, ...]] = ("failed", "unsupported", "not_judged", "passed")
-# Kinds of failures of a bot that was not reached, which JUnit XML has as errors.
-_UNREACHED: Final = frozenset({"connect_failed", "closed_before_ready", "handshake_timeout"})
 # Length limit of a quoted text in a line of a report, in characters.
 _SHOWN: Final = 300
 # Files of a recording in Pipecat's results, in which "recording" is the audio.
@@ -295,20 +293,17 @@ def json_lines(results: Iterable[ScenarioResult]) -> str:
 def junit(results: Sequence[ScenarioResult], not_run: Sequence[str] = ()) -> str:
     """Return results as JUnit XML. Scenarios that were not judged or not supported count as skipped.
 
-    A bot that was not reached is an error, not a failure.
-
     Args:
         results: Results of scenarios.
         not_run: Names of scenarios that did not run to their end; they count as skipped, too.
     """
     verdicts = [result.verdict for result in results]
-    errors = sum(result.failure is not None and result.failure.kind in _UNREACHED for result in results)
     suite = ElementTree.Element(
         "testsuite",
         name="rtvi-sync eval",
         tests=str(len(results) + len(not_run)),
-        failures=str(verdicts.count("failed") - errors),
-        errors=str(errors),
+        failures=str(verdicts.count("failed")),
+        errors="0",
         skipped=str(verdicts.count("not_judged") + verdicts.count("unsupported") + len(not_run)),
         time=_seconds(sum(result.duration_ms for result in results)),
     )
@@ -320,12 +315,8 @@ def junit(results: Sequence[ScenarioResult], not_run: Sequence[str] = ()) -> str
                 ElementTree.SubElement(properties, "property", name="rtvi_recording", value=_xml(str(path)))
         for failure in result.failures:
             where = "" if failure.turn_index < 0 else f"turn {failure.turn_index}: "
-            told = ElementTree.SubElement(
-                case,
-                "error" if failure.kind in _UNREACHED else "failure",
-                message=_xml(f"{where}{one_line(failure.reason)}"),
-                type=failure.kind,
-            )
+            message = _xml(f"{where}{one_line(failure.reason)}")
+            told = ElementTree.SubElement(case, "failure", message=message, type=failure.kind)
             told.text = _xml(str(failure))
         if (why := result.skip_reason) is not None:
             ElementTree.SubElement(case, "skipped", message=_xml(why), type=result.verdict)
