@@ -202,10 +202,11 @@ def _shown(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 def _argument(action: argparse.Action) -> tuple[str, str]:
     value = action.metavar or (f"{{{','.join(map(str, action.choices))}}}" if action.choices else action.dest.upper())
-    value = " ".join(value) if isinstance(value, tuple) else value
+    if isinstance(value, tuple):  # of an option with several values
+        value = " ".join(value)
     takes = action.nargs != 0
     names = ", ".join(action.option_strings)
-    words = " ".join(filter(None, (names, str(value) if takes or not names else "")))
+    words = " ".join(filter(None, (names, value if takes or not names else "")))
     given = {**vars(action), "prog": "rtvi-sync"}
     return f"`{words}`", " ".join((action.help or "").split()) % given
 

@@ -11,12 +11,20 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-from rtvi_sync import BotReadyData, DeviceError, InvalidTransportParamsError, Recording, RTVIClient, RTVIError
+from rtvi_sync import (
+    BotReadyData,
+    DeviceError,
+    InvalidTransportParamsError,
+    MissingExtraError,
+    Recording,
+    RTVIClient,
+    RTVIError,
+)
 from rtvi_sync.client.candidates import TransportName, candidates_for
 from rtvi_sync.media import WavSource
 from rtvi_sync.media.audio_files import check_wav_name
 from rtvi_sync.protocol.text import clean
-from rtvi_sync.protocol.validation import OWN_HEADERS, headers_fault
+from rtvi_sync.protocol.validation import OWN_HEADERS, POSITIVE, SECONDS, WAIT, Rule, headers_fault
 from rtvi_sync.session.connect_request import BotURL
 
 # The exit status for wrong arguments, as in argparse.
@@ -51,20 +59,26 @@ def seconds(text: str) -> float:
     Raises:
         argparse.ArgumentTypeError: The text is not a finite number, or is negative.
     """
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
-    return value
+    return _number(text, WAIT)
 
 
 def limit(text: str) -> float:
     """Parse an argument that is a number of seconds above zero; raises like `seconds()`."""
-    value = seconds(text)
-    if not value:
-        raise argparse.ArgumentTypeError("nothing happens within 0 s")
+    return _number(text, SECONDS)
+
+
+def rate(text: str) -> float:
+    """Parse an argument that is a number above zero; raises like `seconds()`."""
+    return _number(text, POSITIVE)
+
+
+def _number(text: str, rule: Rule) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not rule.has_value(value):
+        raise argparse.ArgumentTypeError(f"{text!r} is not {rule.what}")
     return value
 
 
@@ -173,13 +187,15 @@ def connect_options(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def transport_fault(arguments: argparse.Namespace) -> str | None:
-    """Return why a command's transport cannot reach its URL. None if it can, or without these arguments."""
+    """Return why a command's transport cannot reach its URL, or is not installed. None if it can, or without these
+    arguments.
+    """
     url, transport = getattr(arguments, "url", None), getattr(arguments, "transport", None)
     if url is None or transport is None:
         return None
     try:
         candidates_for(url, transport)
-    except InvalidTransportParamsError as error:
+    except (InvalidTransportParamsError, MissingExtraError) as error:
         return str(error)
     return None
 
@@ -210,8 +226,9 @@ def question_file(path: Path) -> WavSource:
 
 
 def wrong_usage(command: str, error: Exception) -> int:
-    """Report an unusable argument in one line on stderr, and return the exit status."""
-    print(f"rtvi-sync {command}: {clean(str(error))}", file=sys.stderr)
+    """Report an unusable argument on stderr, and return the exit status."""
+    for line in f"rtvi-sync {command}: {error}".splitlines():
+        print(clean(line), file=sys.stderr)
     return USAGE
 
 

@@ -6,21 +6,25 @@ import importlib
 import importlib.util
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from rtvi_sync.protocol.validation import FUNCTION
 
+# The modules whose frames precede those of imported code.
+_IMPORTERS = (__name__, "importlib", "importlib._bootstrap", "importlib._bootstrap_external")
+
 
 def function_at(place: str, option: str) -> Callable[..., Any]:
     """Return the function at a place: "MODULE:FUNCTION", or "FILE.py:FUNCTION".
 
-    A file runs once, even if several of its functions are named. Its exceptions are not caught, because the code is the
-    user's.
+    A file runs once, even if several of its functions are named.
 
     Raises:
-        ValueError: No such function exists, or the module or file ends the program with its own status.
+        ValueError: No such function exists, or the import of the module or file fails. The text then has the traceback,
+            without the frames of this package.
         OSError: The file cannot be read.
     """
     where, colon, name = place.rpartition(":")
@@ -48,9 +52,10 @@ def _of_name(name: str, option: str) -> Any:
     sys.path.insert(0, os.getcwd())  # like `python -m`
     try:
         return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise  # the module exists, but one of its imports does not
+    except Exception as error:  # noqa: BLE001 - the code is the user's
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is None or not f"{name}.".startswith(f"{missing}."):  # the module exists, but its code fails
+            raise _failed(name, option, error) from None
         raise ValueError(f"{option}: no module {name!r} in this folder or among the installed packages") from None
 
 
@@ -68,8 +73,19 @@ def _of_file(file: str, option: str) -> Any:
     sys.path.insert(0, str(path.parent))  # for imports of files beside it
     try:
         spec.loader.exec_module(module)
-    except BaseException:
+    except BaseException as error:
         if sys.modules[path.stem] is module:
             del sys.modules[path.stem]
+        if isinstance(error, Exception):
+            raise _failed(file, option, error) from None
         raise
     return module
+
+
+def _failed(where: str, option: str, error: Exception) -> ValueError:
+    """Return the error for a module or file whose import failed, with the traceback of the user's code."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_globals.get("__name__") in _IMPORTERS:
+        frames = frames.tb_next
+    shown = "".join(traceback.format_exception(type(error), error, frames))
+    return ValueError(f"{option}: the import of {where} fails:\n{shown.rstrip()}")

@@ -33,6 +33,7 @@ from .arguments import (
     count_or_zero,
     limit,
     question_file,
+    rate,
     url,
     words,
     writable_path,
@@ -54,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--at-once", type=count, default=500, metavar="N", help="maximum number of sessions at a time (%(default)s)"
     )
     parser.add_argument(
-        "--rate", type=limit, default=50.0, metavar="R", help="maximum number of starts in a second (%(default)g)"
+        "--rate", type=rate, default=50.0, metavar="R", help="maximum number of starts in a second (%(default)g)"
     )
     parser.add_argument(
         "--text",

@@ -78,6 +78,7 @@ class TalkSession:
         self._last_tried: dict[Key, MediaDeviceInfo] = {}
         self._input_ended = False
         self._by_telephone = False
+        self._has_refused = False  # True after a line that a telephone cannot send
         self._has_nothing_to_say = False  # True after the user was told so
         self._began_at = monotonic()
         self._said_at: float | None = None  # end of the user's last utterance or line
@@ -93,7 +94,7 @@ class TalkSession:
 
         Raises:
             RTVIError: The bot cannot be reached, the session was lost, or the bot ended it before it had answered all
-                lines of a non-interactive console.
+                lines of a non-interactive console. Or a telephone can send none of these lines.
         """
         self._update_status("connecting ...")
         ready, transport = connect(), self._client.transport
@@ -149,9 +150,14 @@ class TalkSession:
         all_sent = self._input_ended and self._mic_ended and not self._typed
         if all_sent and self._said_at is None and not self._has_nothing_to_say:
             self._has_nothing_to_say = True
-            what = "key" if self._by_telephone else "line"
-            self._console.print_line(f"There is nothing to say: no {what} was typed, and --mic names no audio file")
+            self._report_nothing_said()
         return not (all_sent and self._is_answered())
+
+    def _report_nothing_said(self) -> None:
+        if self._has_refused:
+            raise RTVIError("Nothing was said: a telephone sends no text. Speak it: pass --mic an audio file")
+        what = "key" if self._by_telephone else "line"
+        self._console.print_line(f"There is nothing to say: no {what} was typed, and --mic names no audio file")
 
     def _note_said(self, ago: float = 0.0) -> None:
         self._said_at = max(self._said_at or 0.0, monotonic() - ago)
@@ -171,6 +177,7 @@ class TalkSession:
     def _send(self, text: str) -> None:
         self._show_transcript(flush=True)
         if self._by_telephone and not KEYS.issuperset(text):
+            self._has_refused = True
             self._console.print_line(f"Not sent, because a telephone sends only keys (0-9, * and #): {text}", "error")
             return
         self._note_said()  # before the send, because the answer may arrive during it

@@ -6,6 +6,7 @@ import os
 import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
 from .._version import __version__
@@ -45,7 +46,19 @@ HelperT = TypeVar("HelperT", bound=RTVIClientHelper)
 _CONNECT_TIMEOUT = 30.0
 
 
+def _names_methods(cls: type[ClientT]) -> type[ClientT]:
+    """Give the methods of the base classes, which are private, the name of `cls`: Python's errors about arguments show
+    it.
+    """
+    for base in cls.__bases__:
+        for method in vars(base).values():
+            if isinstance(method, FunctionType):
+                method.__qualname__ = f"{cls.__qualname__}.{method.__name__}"
+    return cls
+
+
 @documents_options
+@_names_methods
 class RTVIClient(ClientEvents, ClientTurns, ClientDevices, BotMessages, BotConfig, BotActions):
     """A blocking client of an RTVI voice bot. Every method may be called on any thread.
 

@@ -27,6 +27,8 @@ PICTURE_SUFFIXES: Final = (
 MAX_PCM_BYTES = 256 * 1024 * 1024
 
 _CONVERSION = "convert it: ffmpeg -i IN -c:a pcm_s16le OUT.wav"
+# The bytes before the first chunk of a WAV or AIFF file. Those before the audio of other formats are more.
+_SHORTEST_HEAD = 12
 # Reads per second of audio. If a read of a damaged file fails, the audio of that read is lost.
 _READS_PER_SECOND = 20
 # A file that claims this number of frames, or more, does not know its length.
@@ -134,6 +136,8 @@ def decode(data: bytes, name: str = "The audio file") -> tuple[bytes, int]:
     """
     if not data:
         raise ValueError("it is empty")
+    if len(data) < _SHORTEST_HEAD:
+        raise ValueError(f"it is too short for an audio file: {len(data)} of at least {_SHORTEST_HEAD} bytes")
     try:
         pcm, rate = pcm_tools.parse_wav(data, name)
     except pcm_tools.OtherFormatError as error:
@@ -149,7 +153,8 @@ def _decode_by_soundfile(data: bytes, what: str, name: str) -> tuple[bytes, int]
     try:
         import soundfile
     except (ImportError, OSError) as error:  # OSError: it is installed without the library that it needs
-        raise MissingExtraError(f"Reading a file that is {what}", "files", hint=f"or {_CONVERSION}") from error
+        feature = f"{name} is {what}. Reading other formats than plain WAV"
+        raise MissingExtraError(feature, "files", hint=f"or {_CONVERSION}") from error
     data, is_cut = _mp3_in_wav(data)
     counted = _with_frame_count(data)
     opened = io.BytesIO(counted)
@@ -179,7 +184,7 @@ def _read(file: Any, what: str, name: str) -> tuple[bytes, bool]:
     """Return the audio of a file as mono PCM, and whether the decoder has failed after some of it."""
     rate, channels = file.samplerate, file.channels
     if not (pcm_tools.is_rate(rate) and 1 <= channels <= pcm_tools.MAX_CHANNELS):
-        raise ValueError(f"{channels} channels at {rate} Hz are not supported; {_CONVERSION}")
+        raise ValueError(f"audio of {pcm_tools.counted(channels)} at {rate} Hz is not supported; {_CONVERSION}")
     # Otherwise soundfile seeks to its current position after each read, after which an MP3 decoder makes a click.
     file.seekable = lambda: False
     mixer = pcm_tools.Mixer(channels)

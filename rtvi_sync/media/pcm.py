@@ -30,7 +30,7 @@ _FORMAT_PCM, _FORMAT_FLOAT, _FORMAT_ALAW, _FORMAT_MULAW, _FORMAT_EXTENSIBLE = 1,
 STREAMED_BYTES = 0x7F000000
 # The bytes that a sample may have.
 _WIDTHS = {_FORMAT_PCM: (1, 2, 3, 4), _FORMAT_FLOAT: (4, 8), _FORMAT_ALAW: (1,), _FORMAT_MULAW: (1,)}
-_COMPRESSED = {2: "ADPCM", 17: "IMA ADPCM", 49: "GSM 6.10", 85: "MP3"}
+_NAMES = {1: "PCM", 2: "ADPCM", 3: "floating point", 6: "A-law", 7: "µ-law", 17: "IMA ADPCM", 49: "GSM 6.10", 85: "MP3"}
 # The usual rate of speech recognition. Pipecat's bots assume it for audio over WebSocket by default, and do not convert
 # other rates: they then misjudge the length of pauses, and bots of Pipecat 0.0.73 lag more and more.
 MICROPHONE_RATE_HZ = 16_000
@@ -83,6 +83,11 @@ class Mixer:
             self._separate += sum(sample * sample for sample in frame)
             self._together += sum(frame) ** 2
             self._compared += 1
+
+
+def counted(channels: int) -> str:
+    """Return a number of channels in words."""
+    return f"{channels} channel{'' if channels == 1 else 's'}"
 
 
 def silence(frames: int) -> bytes:
@@ -352,7 +357,7 @@ def _layout(body: bytes) -> tuple[int, int, int, int]:
     if kind == _FORMAT_EXTENSIBLE and len(body) >= 26:
         (kind,) = struct.unpack_from("<H", body, 24)
     if kind not in _WIDTHS:
-        raise OtherFormatError(f"a WAV file of {_COMPRESSED.get(kind, f'format {kind}')}")
+        raise OtherFormatError(f"a WAV file of {_NAMES.get(kind, f'format {kind}')}")
     width = (bits + 7) // 8
     if block and channels and block != channels * width:
         # Samples may have fewer bits than the bytes that hold them; telephone samples always have one byte.
@@ -360,11 +365,12 @@ def _layout(body: bytes) -> tuple[int, int, int, int]:
         is_held = 8 < bits <= 8 * held and bytes_per_second == rate * block if kind == _FORMAT_PCM else held == 1
         if rest or not is_held:
             raise ValueError(
-                f"its header contradicts itself: {channels} channels of {bits} bits, in blocks of {block} bytes"
+                f"its header contradicts itself: {counted(channels)} of {bits} bits, in blocks of {block} bytes"
             )
         width = held
     if not (1 <= channels <= MAX_CHANNELS and width in _WIDTHS[kind] and is_rate(rate)):
-        raise ValueError(f"{channels} channels of {bits} bits at {rate} Hz are not supported")
+        audio = f"{_NAMES[kind]} (format {kind}) with {counted(channels)} of {bits} bits at {rate} Hz"
+        raise ValueError(f"{audio} is not supported")
     return kind, channels, rate, width
 
 

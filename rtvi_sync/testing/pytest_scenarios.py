@@ -74,7 +74,7 @@ def _test_of(scenario: Scenario, run_scenario: RunScenario) -> Callable[..., Non
         try:
             result = run_scenario(request.node, rtvi_url, scenario, hooks)
         except RTVIError as error:  # an option of pytest is wrong, or a package that it needs is missing
-            pytest.fail(f"{type(error).__name__}: {error}", pytrace=False)
+            raise pytest.fail.Exception(f"{type(error).__name__}: {error}", pytrace=False) from None
         if result.verdict == "failed":
             # pytest's summary shows the first line.
             pytest.fail(f"{one_line(result.failures[0].reason)}\n{result}", pytrace=False)

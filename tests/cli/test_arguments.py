@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from rtvi_sync.cli import arguments, main
 from rtvi_sync.cli.arguments import check_takes_text, describe_bot, recorded, writable_wav
 from tests.support.by_ear import EarTransport
 from tests.support.clients import memory_client
+from tests.support.installed import install_command
 
 pytestmark = pytest.mark.inside
 
@@ -35,26 +37,58 @@ def test_a_text_for_a_bot_that_is_only_heard() -> None:
 
 
 @pytest.mark.parametrize(
+    ("url", "fault"),
+    [
+        ("ws://127.0.0.1:9", "The URL is for a WebSocket, which the transport 'webrtc' does not use"),
+        (
+            "http://127.0.0.1:9",
+            f'SmallWebRTCTransport needs the extra "webrtc". Install it with: {install_command("webrtc")}',
+        ),
+    ],
+    ids=["not for the URL", "not installed"],
+)
+@pytest.mark.parametrize(
     "words",
     [
-        ("talk", "ws://127.0.0.1:9"),
-        ("ask", "ws://127.0.0.1:9", "Hello"),
-        ("demo", "--url", "ws://127.0.0.1:9"),
-        ("doctor", "ws://127.0.0.1:9"),
-        ("load", "ws://127.0.0.1:9", "--sessions", "1", "--sample"),
-        ("eval", "calls.yaml", "--url", "ws://127.0.0.1:9"),
+        ("talk", "URL"),
+        ("ask", "URL", "Hello"),
+        ("demo", "--url", "URL"),
+        ("doctor", "URL"),
+        ("load", "URL", "--sessions", "1", "--sample"),
+        ("eval", "calls.yaml", "--url", "URL"),
     ],
     ids=lambda words: words[0],
 )
-def test_a_transport_that_cannot_reach_the_url(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_transport_that_cannot_reach_the_url(
+    words: tuple[str, ...],
+    url: str,
+    fault: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The command has the status 2, and does nothing."""
+    monkeypatch.setitem(sys.modules, "aiortc", None)
     with pytest.raises(SystemExit) as exit_:
-        main([*words, "--transport", "webrtc"])
+        main([*(word.replace("URL", url) for word in words), "--transport", "webrtc"])
     assert exit_.value.code == 2
-    told = capsys.readouterr().err.splitlines()[-1]
-    assert told == (
-        f"rtvi-sync {words[0]}: error: The URL is for a WebSocket, which the transport 'webrtc' does not use"
-    )
+    assert capsys.readouterr().err.splitlines()[-1] == f"rtvi-sync {words[0]}: error: {fault}"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--timeout", "-1"), "argument --timeout: '-1' is not a positive number of seconds"),
+        (("--timeout", "0"), "argument --timeout: '0' is not a positive number of seconds"),
+        (("--timeout", "5s"), "argument --timeout: '5s' is not a positive number of seconds"),
+        (("--timeout", "inf"), "argument --timeout: 'inf' is not a positive number of seconds"),
+        (("--rate", "nan"), "argument --rate: 'nan' is not a positive number"),
+    ],
+)
+def test_numbers_that_are_none(words: tuple[str, str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The error says which numbers the option takes."""
+    with pytest.raises(SystemExit, match="2"):
+        main(["load", "ws://127.0.0.1:9", "--sessions", "1", "--sample", *words])
+    assert capsys.readouterr().err.splitlines()[-1] == f"rtvi-sync load: error: {told}"
 
 
 def test_library_and_version() -> None:

@@ -267,7 +267,7 @@ def test_no_time_at_all_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     """The bot is not blamed for it."""
     with pytest.raises(SystemExit, match="2"):
         cli.main(["demo", "--seconds", "0"])
-    assert "nothing happens within 0 s" in capsys.readouterr().err
+    assert "'0' is not a positive number of seconds" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a program cannot press Ctrl-C for another one there")

@@ -73,7 +73,29 @@ def test_functions_of_one_file(folder: Path) -> None:
 
 def test_what_a_module_lacks() -> None:
     """The missing import of a module is not taken for the module."""
-    with pytest.raises(ModuleNotFoundError, match="no_such_module_at_all"):
+    with pytest.raises(ValueError, match=r"--judge: the import of my_broken fails:\n(.*\n)*.*no_such_module"):
         function_at("my_broken:judge", "--judge")
     with pytest.raises(FileNotFoundError):
         function_at("my_missing.py:judge", "--judge")
+
+
+@pytest.mark.parametrize("place", ["my_checks:judge", "my_checks.py:judge"])
+@pytest.mark.parametrize(
+    ("code", "line", "last"),
+    [
+        ("\n\nfloat('x')\n", 3, "ValueError: could not convert string to float: 'x'"),
+        ("import no_such_module_at_all\n", 1, "ModuleNotFoundError: No module named 'no_such_module_at_all'"),
+        ("open('no such file')\n", 1, "FileNotFoundError: [Errno 2] No such file or directory: 'no such file'"),
+        ("\n1 / 0\n", 2, "ZeroDivisionError: division by zero"),
+        ("\nif\n", 2, "SyntaxError: invalid syntax"),
+    ],
+)
+def test_a_module_that_fails(folder: Path, place: str, code: str, line: int, last: str) -> None:
+    """The error has the traceback, in which no frame is this package's."""
+    (folder / "my_checks.py").write_text(code)
+    with pytest.raises(ValueError, match=r"^--judge: the import of my_checks(\.py)? fails:\n") as caught:
+        function_at(place, "--judge")
+    lines = str(caught.value).splitlines()
+    (frame,) = (each for each in lines if each.startswith("  File "))
+    assert f'my_checks.py", line {line}' in frame
+    assert lines[-1] == last

@@ -23,7 +23,7 @@ from tests.support.talk_command import environment
         (["--allow-url", "example.com"], "it is not a URL prefix"),
         (["--allow-url", "https://u:s3cret@example.com"], "it has a user"),
         (["--header", "s3cret"], "a header looks like this"),
-        (["--timeout", "0"], "nothing happens within 0 s"),
+        (["--timeout", "0"], "'0' is not a positive number of seconds"),
         (["--transport", "pigeon"], "invalid choice"),
         (["--record", "FILE"], "File exists"),
         (["--record", "FILE/below"], "Not a directory"),

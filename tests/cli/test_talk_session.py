@@ -17,6 +17,7 @@ from rtvi_sync import (
     DeviceError,
     DisconnectedError,
     RTVIClient,
+    RTVIError,
     RTVIEvent,
     RTVIMessage,
     UnsupportedFeatureError,
@@ -168,6 +169,19 @@ def test_keys_are_typed_in_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
         "you: (keys) 1",
         "you: (keys) 2#",
     ]
+
+
+def test_a_text_for_a_telephone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From a pipe, a call in which nothing is said, because all lines are texts, is an error."""
+    limits.patch(monkeypatch, talk_answer=0.1)
+    console = FakeConsole(interactive=False)
+    console.script = iter(("hello there", Key.END))
+    with EmbeddedBot() as bot:
+        caller = RTVIClient.for_url(
+            bot.ws_url, transport="twilio", mic=False, speaker=BytesSink(), connect_timeout=GUARD
+        )
+        with pytest.raises(RTVIError, match="Nothing was said: a telephone sends no text"):
+            run_session(caller, console)
 
 
 def test_a_bot_that_hangs_up_while_keys_are_pressed() -> None:

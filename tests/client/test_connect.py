@@ -220,6 +220,13 @@ def test_a_misspelt_option(make: Callable[..., object], call: str) -> None:
         make("ws://bot.example", nonsense=3)
 
 
+@pytest.mark.parametrize("method", ["ask", "send_text", "update_mic", "on"])
+def test_a_misspelt_argument_of_a_method(method: str) -> None:
+    """The error names the class that the application knows."""
+    with pytest.raises(TypeError, match=rf"^RTVIClient\.{method}\(\) got an unexpected keyword argument 'timout'"):
+        getattr(RTVIClient(), method)("Hello", timout=3)
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [

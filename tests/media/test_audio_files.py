@@ -7,6 +7,7 @@ import functools
 import io
 import math
 import random
+import re
 import struct
 import sys
 import types
@@ -93,29 +94,31 @@ def test_logarithmic_samples(monkeypatch):
         (compressed_wav(2, b"abc"), "a WAV file of ADPCM"),
         (compressed_wav(49, b"abc"), "a WAV file of GSM 6.10"),
         (compressed_wav(99, b"abc"), "a WAV file of format 99"),
-        (b"fLaC\0\0", "not a WAV file"),
+        (b"fLaC".ljust(12, b"\0"), "not a WAV file"),
         (b"Creative Voice File", "not a WAV file"),
     ],
 )
 @pytest.mark.parametrize("missing", [None, "its library"])
 def test_without_soundfile(data, what, missing, monkeypatch, tmp_path):
-    """One line names the format, the package that reads it, and the alternatives."""
+    """One line names the file, then its format, then the package that reads it, and the alternatives."""
     if missing is None:
         monkeypatch.setitem(sys.modules, "soundfile", None)
     else:
         monkeypatch.delitem(sys.modules, "soundfile", raising=False)
         finder = types.SimpleNamespace(find_spec=lambda *_: (_ for _ in ()).throw(OSError("libsndfile not found")))
         monkeypatch.setattr(sys, "meta_path", [finder, *sys.meta_path])
-    with pytest.raises(MissingExtraError, match=rf"a file that is {what} needs .*\[files\].*ffmpeg") as caught:
+    with pytest.raises(MissingExtraError, match=rf"^The audio file is {what}\. .* needs .*\[files\].*ffmpeg") as caught:
         decode(data)
     assert caught.value.extra == "files"
     assert "\n" not in str(caught.value)
     (tmp_path / "a.wav").write_bytes(data)
-    with pytest.raises(MissingExtraError, match=what):
+    with pytest.raises(MissingExtraError, match=rf"^The audio file .*a\.wav'? is {what}\. "):
         WavSource(tmp_path / "a.wav")
 
 
-@pytest.mark.parametrize("data", [b"fLaC" + bytes(50), b"\xff\xf1\x50\x80", b"<html>", compressed_wav(69, b"abc")])
+@pytest.mark.parametrize(
+    "data", [b"fLaC" + bytes(50), b"\xff\xf1\x50\x80" + bytes(8), b"<html></html>", compressed_wav(69, b"abc")]
+)
 def test_files_that_nothing_reads(data, tmp_path):
     """The error names the file and the reason of libsndfile, and the command that converts it."""
     pytest.importorskip("soundfile", reason="the extra `files` installs it")
@@ -126,7 +129,12 @@ def test_files_that_nothing_reads(data, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("data", "reason"), [(b"", "empty"), (b"RIFF\4\0\0\0WAVE", "damaged.* ffmpeg -i IN -c:a pcm_s16le OUT.wav")]
+    ("data", "reason"),
+    [
+        (b"", "empty"),
+        (b"RIFF\0\0\0\0", "too short for an audio file: 8 of at least 12 bytes"),
+        (b"RIFF\4\0\0\0WAVE", "damaged.* ffmpeg -i IN -c:a pcm_s16le OUT.wav"),
+    ],
 )
 def test_files_that_are_damaged(data, reason, tmp_path):
     """Damaged files that are refused without a decoder cause an error that names the file, too."""
@@ -162,7 +170,7 @@ def test_a_decoder_that_fails_in_its_own_way(good_reads, tmp_path, monkeypatch, 
     """Whatever it raises, the audio before that is read, with a warning; without any the error names the file."""
     opened = functools.partial(OtherDecoder, good_reads=good_reads)
     monkeypatch.setitem(sys.modules, "soundfile", types.SimpleNamespace(SoundFile=opened))
-    (tmp_path / "a.flac").write_bytes(b"fLaC")
+    (tmp_path / "a.flac").write_bytes(b"fLaC" + bytes(8))
     if good_reads > 0:
         assert WavSource(tmp_path / "a.flac").total_frames == 30 * RATE // 20
         assert [record.getMessage() for record in caplog.records] == [
@@ -321,7 +329,20 @@ def test_samples_with_fewer_bits_than_they_take(data, expected):
 )
 def test_headers_that_contradict_themselves(data):
     """A file whose header contradicts itself is refused, because a bot would hear noise."""
-    with pytest.raises(ValueError, match=r"header contradicts itself: .* channels of .* bits, in blocks of .*ffmpeg"):
+    with pytest.raises(ValueError, match=r"header contradicts itself: \d channels? of .* bits, in blocks of .*ffmpeg"):
+        decode(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (pcm_wav(1, 16, 2, TONE, kind=3), "floating point (format 3) with 1 channel of 16 bits"),
+        (pcm_wav(33, 16, 66, TONE), "PCM (format 1) with 33 channels of 16 bits"),
+    ],
+)
+def test_formats_that_are_not_supported(data, told):
+    """The error names the format and its number."""
+    with pytest.raises(ValueError, match=re.escape(f"{told} at {RATE} Hz is not supported")):
         decode(data)
 
 

@@ -69,7 +69,7 @@ def test_wav_source_without_permission(tmp_path, monkeypatch):
 
 def test_wav_source_of_something_else(tmp_path):
     """A file that is no WAV is refused with its name and the reason."""
-    (tmp_path / "a.wav").write_text("hello")
+    (tmp_path / "a.wav").write_text("Hello, this is a text.")
     with pytest.raises(DeviceError, match=r"a\.wav: it is not a WAV file"):
         WavSource(tmp_path / "a.wav")
 

@@ -32,6 +32,11 @@ def test_each_row_is_whole() -> None:
     assert all(row[-1] for row in rows)
 
 
+def test_an_option_with_several_values() -> None:
+    """An option with several values has the names of all, as in the help."""
+    assert "| `--export FORMAT OUT` | " in pages()["cli.md"]
+
+
 def test_each_public_name_is_on_one_page() -> None:
     """Each name of an `__all__` is described once; an error that two modules export, under its shorter name."""
     described = Counter(name for text in PAGES.values() for name in DIRECTIVE.findall(text))

@@ -40,7 +40,7 @@ def _hint_at_pyaudio() -> str:
     """Return how to install the system packages that pip needs to build PyAudio."""
     this: str = sys.platform  # annotated, because mypy would check one platform only otherwise
     if this == "darwin":
-        packages = "first run: brew install portaudio"
+        packages = "before that, run: brew install portaudio"
     elif this == "win32":
         packages = "pip has wheels for Python 3.10 to 3.13; to install such a Python: winget install Python.Python.3.13"
     else:
@@ -65,10 +65,10 @@ def _linux_packages(apt: str, dnf: str) -> str:
         system = {}
     names = f"{system.get('ID', '')} {system.get('ID_LIKE', '')}".split()
     if "debian" in names or "ubuntu" in names:
-        return f"first run: {apt}"
+        return f"before that, run: {apt}"
     if "fedora" in names or "rhel" in names:
-        return f"first run: {dnf}"
-    return f"first run: {apt}, or {dnf}"
+        return f"before that, run: {dnf}"
+    return f"before that, run: {apt}, or {dnf}"
 
 
 def no_answer(kind: str | None = None) -> DeviceError:

@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from rtvi_sync.client.candidates import candidates_for
 from rtvi_sync.client.recorder import address_of
 from rtvi_sync.concurrency.deadline import Deadline, join_thread
 from rtvi_sync.concurrency.latch import Notifier
@@ -86,6 +87,8 @@ def run_many(
             to show nothing. None to show it only on a terminal.
 
     Raises:
+        InvalidTransportParamsError: `client` cannot be the URL of a bot.
+        MissingExtraError: The URL needs a transport that is not installed.
         TypeError: An argument has a wrong type, or `client` made something other than a `MeasuredClient`. All sessions
             are ended.
         KeyboardInterrupt: Ctrl-C. All sessions are ended; a second Ctrl-C ends the wait for them. Its argument is the
@@ -97,7 +100,9 @@ def run_many(
     COUNT_OR_ZERO.check(n=n)
     COUNT.check(concurrency=concurrency)
     _CLIENT.check(client=client)
-    if not isinstance(client, str):
+    if isinstance(client, str):
+        candidates_for(client)  # otherwise each session would fail
+    else:
         function_taking().check(client=client)
     _RATE.check(spawn_rate=spawn_rate)
     SECONDS.or_none.check(session_timeout=session_timeout)

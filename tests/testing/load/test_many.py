@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from rtvi_sync import RTVIClient, RTVIError, WebSocketTransport
+from rtvi_sync import InvalidTransportParamsError, RTVIClient, RTVIError, WebSocketTransport
 from rtvi_sync.media import ToneSource
 from rtvi_sync.testing import BotSession, EmbeddedBot, MeasuredClient, Row, run_many
 from tests.support import limits
@@ -147,6 +147,12 @@ class TestRunning:
         """Numbers out of range are refused immediately."""
         with pytest.raises(ValueError, match="must be"):
             run_many(ask, n, "ws://127.0.0.1:9", **options)
+
+    @pytest.mark.parametrize("url", ["localhost:7889", "ftp://127.0.0.1", ""])
+    def test_not_the_url_of_a_bot(self, url: str) -> None:
+        """A URL by which no bot can be reached is refused at once."""
+        with pytest.raises(InvalidTransportParamsError, match="This is not the URL of a bot"):
+            run_many(ask, 2, url)
 
     def test_concurrency(self, bot: EmbeddedBot) -> None:
         """run_many() runs as many sessions at a time as `concurrency` allows, and no more."""
