@@ -170,7 +170,7 @@ class Device:
             return call()
         except RTVIError:
             raise
-        except Exception as error:
+        except BaseException as error:  # the SystemExit of application code must not pass silently
             raise self._error(f"failed: {error!r}") from error
         finally:
             self._current_call = 0
