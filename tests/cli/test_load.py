@@ -207,8 +207,8 @@ def test_a_scenario(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
         (["--text", "One?", "--out", "calls.txt"], "calls.txt"),
         (["--text", "One?", "--max-p95", "first audio", "2"], "has no row 'first audio': give 'connect'"),
         (["--text", "One?", "--max-p95", "request ", "2"], "has no row 'request '"),
-        (["--text", "One?", "--max-p95", "connect", "2s"], "--max-p95: '2s' is not a number of seconds"),
-        (["--text", "One?", "--max-p95", "connect", "0"], "--max-p95: nothing happens within 0 s"),
+        (["--text", "One?", "--max-p95", "connect", "2s"], "--max-p95: '2s' is not a positive number of seconds"),
+        (["--text", "One?", "--max-p95", "connect", "0"], "--max-p95: '0' is not a positive number of seconds"),
     ],
 )
 def test_mistakes(

@@ -120,7 +120,7 @@ class FakeAudio:
         self.open_error: Exception | None = None
         self.open_takes = 0.0
         self.first_frame_after = 0.0
-        self.read_error: Exception | None = None
+        self.read_error: BaseException | None = None
         self._hangs = False
         self.backlog_limit = math.inf
         self.open: list[FakeInput] = []
@@ -139,7 +139,7 @@ class FakeAudio:
         self._hangs = hangs
         self.notifier.notify_all()
 
-    def fail(self, error: Exception | None = None) -> None:
+    def fail(self, error: BaseException | None = None) -> None:
         """Make the open stream and later ones fail; None: no longer."""
         self.read_error = error
         self.notifier.notify_all()

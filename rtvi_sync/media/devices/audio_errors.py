@@ -134,10 +134,10 @@ def not_found(kind: str, device_id: str | None, infos: Iterable[MediaDeviceInfo]
             type="permissions",
         )
     if not ids:
-        requested = f" (requested: {device_id!r})" if device_id is not None else ""
+        # Without `device_id`: the application did not request it if the default device was lost.
         message = (
-            f"This machine has no {name}{requested}. Plug one in, or, on Linux, start the sound server; in a "
-            "container, pass the audio devices through"
+            f"This machine has no {name}. Plug one in, or, on Linux, start the sound server; in a container, pass the "
+            "audio devices through"
         )
     elif device_id is None:
         message = f"No {name} is the system's default. Make one the default there, or name one of {ids}"

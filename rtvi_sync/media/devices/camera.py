@@ -200,7 +200,7 @@ class Camera(Device):
                 if self._device is not None and self._device.device is not None:
                     self._on_frame_of(self._device.device)
                 self._deliver(frame)
-        except BaseException as error:  # noqa: BLE001 - the SystemExit of application code must not pass silently
+        except Exception as error:  # noqa: BLE001
             again = self._fail(error)
             is_over = self._device is None or isinstance(error, MissingExtraError)
             return again, None if is_over else self._next_retry_interval()

@@ -170,7 +170,7 @@ class Device:
             return call()
         except RTVIError:
             raise
-        except Exception as error:
+        except BaseException as error:  # the SystemExit of application code must not pass silently
             raise self._error(f"failed: {error!r}") from error
         finally:
             self._current_call = 0
@@ -186,8 +186,13 @@ class Device:
         except DeviceError as error:
             if self._halted:
                 raise
-            # Not under the watch of `check()`: it may take seconds, in which the device does not hang.
-            raise failure_of(backend, error, stream.device) from error.__cause__
+            failure = error
+            try:
+                # Not under the watch of `check()`: it may take seconds, in which the device does not hang.
+                failure = failure_of(backend, error, stream.device)
+            except Exception:
+                logger.debug("Cannot find out why the %s failed", _NAMES[self._kind], exc_info=True)
+            raise failure from error.__cause__
 
     def _on_opened(self, info: MediaDeviceInfo) -> None:
         self._label = info.label

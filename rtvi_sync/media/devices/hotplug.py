@@ -195,7 +195,7 @@ class _Poller:
             except MissingExtraError as error:
                 logger.warning("Cannot list the devices; new ones are not noticed: %s", error)
                 return
-            except Exception as error:  # a backend may be the application's
+            except BaseException as error:  # a backend may be the application's
                 if works:
                     trace = not isinstance(error, DeviceError)
                     logger.warning("Cannot list the devices; trying again: %s", error, exc_info=trace)

@@ -114,8 +114,9 @@ def start_process(library: str, repeat: str) -> subprocess.Popen[bytes]:
     isolation: dict[str, Any] = {"start_new_session": True}
     if sys.platform == "win32":
         isolation = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW}
+    path = json.dumps([entry for entry in sys.path if isinstance(entry, str)])  # Python ignores the others, too
     return subprocess.Popen(  # noqa: S603 - it is this interpreter
-        [sys.executable, "-I", _SCRIPT, library, repeat, json.dumps(sys.path)],
+        [sys.executable, "-I", _SCRIPT, library, repeat, path],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

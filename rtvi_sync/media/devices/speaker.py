@@ -83,6 +83,11 @@ def measure_gil_wait() -> float:
     return perf_counter() - begun
 
 
+def _end_of(frame: AudioFrame, empty_at: float) -> float:
+    """Return when a working device plays the end of a frame; `empty_at` is that time of the frame before."""
+    return max(empty_at, frame.timestamp) + frame.duration
+
+
 class DeviceSpeaker(Device, Speaker):
     """Playback of the bot's audio on a speaker of this machine.
 
@@ -137,7 +142,8 @@ class DeviceSpeaker(Device, Speaker):
         self._first_rate = sample_rate_hz
         self._queue = AudioQueue(queue_seconds)
         self._abort = False  # the thread has to close the device now
-        # Used only by the speaker's thread, except that other threads read `_underruns` and `_skipped_seconds`.
+        # Written by the speaker's thread only. Other threads read `_underruns`, `_skipped_seconds`, `_empty_at` and
+        # `_speech_end`.
         self._underruns = 0
         self._skipped_seconds = 0.0
         self._generation = 0
@@ -197,9 +203,22 @@ class DeviceSpeaker(Device, Speaker):
         self._queue.clear()
 
     def surrender(self) -> list[AudioFrame]:
-        """Stop taking audio, and return the queued audio; the device plays its buffer to the end. Never blocks."""
+        """Stop taking audio, and return the queued audio; the device plays its buffer to the end. Never blocks.
+
+        If the device fails or hangs, the audio that would have been played by now is dropped.
+        """
         self._queue.end()
-        return self._queue.take_all()
+        frames = self._queue.take_all()
+        if not self._failing:
+            return frames
+        now, empty_at, timely = self._clock(), self._empty_at, []
+        for frame in frames:
+            empty_at = _end_of(frame, empty_at)
+            if empty_at > now:
+                timely.append(frame)
+            else:
+                self._queue.add(frame.pcm, frame.sample_rate_hz, now)  # has ended, so it counts it as dropped
+        return timely
 
     def play_out(self, stop: Latch) -> None:
         """Stop taking audio, and wait until all was played or `stop` is set. Failures are still reported."""
@@ -426,7 +445,7 @@ class DeviceSpeaker(Device, Speaker):
             generation, frame = self._queue.poll()
             if frame is None:
                 return
-            end = max(self._empty_at, frame.timestamp) + frame.duration
+            end = _end_of(frame, self._empty_at)
             if end > now:
                 self._queue.put_back(generation, frame)
                 return

@@ -93,7 +93,7 @@ def test_what_a_library_raises_is_a_device_error(device: DrivenDevice) -> None:
     """A call to the library passes errors of this package on, and wraps any other with the device's name."""
     mine = DeviceError("mine", devices=("mic",))
 
-    def fail(error: Exception) -> None:
+    def fail(error: BaseException) -> None:
         raise error
 
     with pytest.raises(DeviceError) as caught:
@@ -101,6 +101,8 @@ def test_what_a_library_raises_is_a_device_error(device: DrivenDevice) -> None:
     assert caught.value is mine
     with pytest.raises(DeviceError, match=r"The microphone 'fake/desk' failed: OSError\(5\)"):
         device.call(lambda: fail(OSError(5)))
+    with pytest.raises(DeviceError, match=r"The microphone 'fake/desk' failed: SystemExit\(3\)"):
+        device.call(lambda: fail(SystemExit(3)))
 
 
 def test_after_halt_nothing_is_told(device: DrivenDevice) -> None:

@@ -29,12 +29,17 @@ pytestmark = pytest.mark.inside
 
 def test_a_list_that_fails_for_a_while(caplog: pytest.LogCaptureFixture) -> None:
     """If listing the devices fails, it is repeated, with one log entry; then the devices are reported."""
-    answers: list[object] = [[info("one", "videoinput")], *[DeviceError("no server", devices=("mic",))] * 3, OSError()]
+    answers: list[object] = [
+        [info("one", "videoinput")],
+        *[DeviceError("no server", devices=("mic",))] * 3,
+        OSError(),
+        SystemExit(),
+    ]
     changes: list[list[MediaDeviceInfo]] = []
 
     def look() -> list[MediaDeviceInfo]:
         answer = answers.pop(0) if answers else [info("two", "videoinput")]
-        if isinstance(answer, Exception):
+        if isinstance(answer, BaseException):
             raise answer
         return cast("list[MediaDeviceInfo]", answer)
 

@@ -466,6 +466,17 @@ def test_a_device_that_fails(rig, caplog):
     assert len(mic.audio.asked) == 1 + 3
 
 
+def test_a_backend_that_exits(rig):
+    """A SystemExit of the backend is reported as a failure, and the device is tried again."""
+    mic = rig().begin()
+    mic.audio.fail(SystemExit(3))
+    mic.world.advance(0.1)
+    assert [str(error).partition(". ")[0] for error in mic.errors] == ["The microphone 'mic_a' failed: SystemExit(3)"]
+    mic.audio.fail(None)
+    mic.world.advance(1.1)
+    assert mic.statuses == ["mic_a", "failed", "mic_a"]
+
+
 def test_a_device_that_comes_back(rig):
     """When a try succeeds frames are sent again, and `opened` is called with the first of them."""
     mic = rig().begin()

@@ -8,6 +8,7 @@ import queue
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -267,6 +268,43 @@ def test_a_microphone_that_fails_in_use(
     assert mic.join(Deadline(GUARD)) is None
     assert (error.devices, error.type) == (("mic",), reason)
     assert errors.empty()
+
+
+def lost(audio: PortAudioBackend, machine: FakeMachine) -> DeviceError:
+    """Return what a microphone reports whose device, the default, is lost in use."""
+    errors: queue.Queue[DeviceError] = queue.Queue()
+    mic = DeviceMic(
+        audio, None, enabled=lambda: True, publish=lambda *_: None, report=errors.put, opened=lambda _: None
+    )
+    mic.wait_opened(Deadline(GUARD))
+    machine.devices.clear()
+    stream = machine.streams[0]
+    stream.hold = lambda: setattr(stream, "failing", OSError(-9999, "Unanticipated host error"))  # in a read
+    error = errors.get(timeout=GUARD)
+    mic.halt()
+    assert mic.join(Deadline(GUARD)) is None
+    return error
+
+
+def test_the_default_device_is_lost(
+    machine: FakeMachine, audio: PortAudioBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error does not name the device, which was not requested."""
+    limits.patch(monkeypatch, alsa_devices=Path("/nonexistent"))
+    error = lost(audio, machine)
+    assert str(error).startswith("This machine has no microphone. ")
+    assert error.type == "not-found"
+
+
+def test_an_unknown_reason_of_a_loss(
+    machine: FakeMachine, audio: PortAudioBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the devices cannot be listed because of an unexpected exception, the device's own error is reported."""
+    audio.devices()  # so that only the failure asks another process
+    monkeypatch.setattr(portaudio, "probe", lambda _: 1 // 0)
+    error = lost(audio, machine)
+    assert str(error).startswith("The microphone 'desk' failed (-9999: Unanticipated host error)")
+    assert error.type == "unknown"
 
 
 def test_a_forked_child_leaves_the_parents_portaudio_alone(machine: FakeMachine, audio: PortAudioBackend) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -25,6 +26,15 @@ def test_the_devices(library: str, stub: Stub) -> None:
     assert [device.info.is_default for device in found] == [True, False]
     assert (found[1].index, found[1].channels, found[1].rate_hz) == (1, 1, 44100)
     assert children() == set()
+
+
+def test_a_path_that_python_ignores(library: str, stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Python ignores in `sys.path`, such as a `Path`, does not prevent the list."""
+    stub.set(devices=["desk"])
+    monkeypatch.setattr(sys, "path", [Path("/nonexistent"), *sys.path, None])
+    found = probing.probe(library)
+    assert found is not None
+    assert [device.info.device_id for device in found] == ["ALSA/desk"]
 
 
 def test_a_library_that_is_missing(library: str, stub: Stub) -> None:

@@ -861,6 +861,24 @@ def test_surrender(rig):
     assert 0.3 < len(given_back) / (2 * RATE) < 0.6
 
 
+@pytest.mark.parametrize("how", ["fails", "hangs"])
+def test_surrender_by_a_device_that_does_not_work(rig, how):
+    """Of what waits for a device that fails or hangs, surrender() returns only what would not have been played by now.
+    The rest counts as dropped."""
+    rig.begin()
+    rig.speakers.open_error = GONE if how == "fails" else None
+    rig.speakers.fail(rig.speakers.open_error)
+    rig.speakers.hang(how == "hangs")
+    rig.watch(16.0)
+    assert rig.statuses == ["speaker_a", "failed"]
+    said = rig.say(6 * RATE)
+    rig.watch(4.0)
+    given_back = b"".join(frame.pcm for frame in rig.speaker.surrender())
+    assert said.endswith(given_back)
+    assert len(given_back) / (2 * RATE) == pytest.approx(2.0, abs=0.05)
+    assert rig.speaker.dropped_seconds == pytest.approx(4.0, abs=0.05)
+
+
 # -- failures --------------------------------------------------------------------------------------------------------
 
 
