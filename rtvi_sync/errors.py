@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
 E = TypeVar("E", bound=BaseException)
 
-_LIBRARIES = (os.path.dirname(__file__) + os.sep, os.path.dirname(os.__file__) + os.sep, "<frozen ")
-
 
 class RTVIError(Exception):
     """Base of every error of this package. Can be pickled, to be raised in another process.
@@ -93,10 +91,11 @@ class RTVIError(Exception):
 
 def _frames_of_application(traceback: TracebackType | None) -> list[TracebackType]:
     """Return the parts of a traceback that are neither in this package, nor in an installed one or Python's own."""
+    libraries = [os.path.dirname(file) + os.sep for file in (__file__, getattr(os, "__file__", "")) if file]
     frames = []
     while traceback is not None:
         path = traceback.tb_frame.f_code.co_filename
-        if not (path.startswith(_LIBRARIES) or "site-packages" in path or "dist-packages" in path):
+        if not (path.startswith(("<frozen ", *libraries)) or "site-packages" in path or "dist-packages" in path):
             frames.append(traceback)
         traceback = traceback.tb_next
     return frames

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.processes import run_python
 from tests.support.slowness import GUARD
 from tools.kinds import package_modules
 
@@ -45,3 +46,9 @@ sys.exit(bool(failed))
         timeout=4 * GUARD,
     )
     assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
+
+
+def test_it_is_imported_where_the_standard_library_has_no_files() -> None:
+    """A runtime that is frozen into one program has no `os.__file__`."""
+    script = "import os; del os.__file__; import rtvi_sync; print(rtvi_sync.RTVIError('x'))"
+    assert run_python(script) == (0, "x\n", "")

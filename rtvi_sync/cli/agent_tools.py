@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -26,6 +25,7 @@ from rtvi_sync import (
     RTVIError,
     Turn,
 )
+from rtvi_sync.concurrency.lock import new_lock
 from rtvi_sync.conversation.follow import about_bot
 from rtvi_sync.media import NullSink
 from rtvi_sync.net.urls import printable
@@ -141,7 +141,7 @@ class AgentTools:
         self._folder = folder
         self._options = options
         # Guards `_session` and `_is_closed` during the creation of a client, and the `armed` of a session.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._session: _AgentSession | None = None
         self._is_closed = False
         self._recorded = 0

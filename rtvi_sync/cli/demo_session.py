@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -19,6 +18,7 @@ from rtvi_sync import (
     RTVIEvent,
 )
 from rtvi_sync.concurrency.deadline import Deadline
+from rtvi_sync.concurrency.lock import new_lock
 from rtvi_sync.recording.transcript import EVENTS, Transcript
 
 from ..concurrency.clock import monotonic
@@ -46,7 +46,7 @@ class DemoSession:
         self._speech = 0.0, 0.0  # start of the utterance, and its duration in seconds
         # Guards the transcript and the screen, because the conversation's thread and the events' thread print. Held
         # while a line is printed.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         for event in EVENTS:
             show = partial(self._show_transcript, flush=event is RTVIEvent.BOT_LLM_STOPPED)
             client.on(event, _handler(show))

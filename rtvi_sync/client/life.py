@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import must_not_block
 from ..concurrency.lifecycle import NoThreadError, register_for_fork, system_failures_as
+from ..concurrency.lock import new_lock
 from ..concurrency.logs import package_logger
 from ..concurrency.pool_task import PoolTask
 from ..concurrency.runtime import acquire_runtime
@@ -148,7 +149,7 @@ class Life:
         # Guards `_holder` and `failed`, and orders the events between two sessions with respect to changes of the
         # holder. Any thread may hold it, to assign or to queue an event. Re-entrant, because a finalizer may interrupt
         # such a thread.
-        self._lock: threading.RLock = threading.RLock()
+        self._lock: threading.RLock = new_lock()
         self._holder: Operation[Any] | None = None
         self._closed = False
         self._actions: list[HTTPAction] = []
@@ -709,7 +710,7 @@ class Life:
 
     def after_fork_in_child(self) -> None:
         """Forget the operations and sessions, which are the parent's."""
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         holder, session = self._holder, self.last_session
         self._let_hold(None)
         self.operations.clear()

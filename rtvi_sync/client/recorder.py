@@ -35,6 +35,7 @@ from ..concurrency.lifecycle import (
     register_for_fork,
     start_thread,
 )
+from ..concurrency.lock import new_lock
 from ..concurrency.logs import package_logger
 from ..media.base import AudioFrame
 from ..media.resample import resampler_of
@@ -793,7 +794,7 @@ class _Writer:
     # run during the assignment.
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._recordings: list[RecordingSession] = []
         self._has_thread = False
         self._ident: int | None = None  # of the thread, while it runs
@@ -868,7 +869,7 @@ class _Writer:
 
     def after_fork_in_child(self) -> None:
         """Forget the parent's recordings, whose files are the parent's."""
-        self._lock, self._woken = threading.RLock(), Notifier()
+        self._lock, self._woken = new_lock(), Notifier()
         recordings, self._recordings = self._recordings, []
         self._has_thread, self._ident = False, None
         for recording in recordings:

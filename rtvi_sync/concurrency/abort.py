@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
-import threading
 from collections.abc import Callable
 
 from ..protocol.validation import WAIT, Rule, function_taking, has_method, instance_of
 from .deadline import Deadline
 from .latch import Latch
 from .lifecycle import register_for_fork
+from .lock import new_lock
 from .logs import package_logger
 
 logger: logging.Logger = package_logger(__name__)
@@ -39,7 +39,7 @@ class AbortSignal:
         # Guards the four fields below. Any thread may hold it; only shutdown(), which never blocks, is called under it,
         # so that no socket is closed between its look-up and its shutdown.
         # Re-entrant, because a finalizer may run on the thread that holds it.
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._reason: BaseException | None = None
         self._finished = False
         self._callbacks: list[Callable[[], object]] = []
@@ -131,7 +131,7 @@ class AbortSignal:
 
     def after_fork_in_child(self) -> None:
         """Close the duplicates and renew the lock."""
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         # close(), never shutdown(), because the duplicates share their connection with the parent process.
         self._close_duplicates()
 

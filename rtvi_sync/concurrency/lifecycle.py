@@ -22,6 +22,7 @@ from typing import Any, Protocol
 from ..errors import RTVIError
 from .deadline import Deadline, on_main_thread
 from .latch import Latch
+from .lock import new_lock
 from .logs import package_logger
 
 logger: logging.Logger = package_logger(__name__)
@@ -63,7 +64,7 @@ class Idle(Protocol):
 
 # Guards the three sets, which cannot be iterated while another thread changes them. Any thread may hold it, for one set
 # operation. Re-entrant, because a finalizer may register or unregister an object during one.
-_lock = threading.RLock()
+_lock = new_lock()
 _fork_aware: weakref.WeakSet[ForkAware] = weakref.WeakSet()
 _exit_aware: weakref.WeakSet[ExitAware] = weakref.WeakSet()
 _exit_last: weakref.WeakSet[ExitAware] = weakref.WeakSet()
@@ -279,7 +280,7 @@ def _after_fork_in_child() -> None:
     _generation += 1
     _forking_thread = threading.get_ident()
     # No lock is acquired here: a thread that held it at the fork does not exist in the child.
-    _lock = threading.RLock()
+    _lock = new_lock()
     for thing in list(_fork_aware):
         try:
             thing.after_fork_in_child()

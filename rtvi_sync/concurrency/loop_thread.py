@@ -18,6 +18,7 @@ from .descriptors import Mark, TooManySocketsError, closed_error, keep_open, mak
 from .future import Future
 from .latch import sleepless
 from .lifecycle import fork_generation, register_for_fork, register_idle, start_thread
+from .lock import new_lock
 from .logs import package_logger
 from .pool_task import PoolTask
 
@@ -295,7 +296,7 @@ class _Slot:
     def __init__(self) -> None:
         # Guards `_current` and the `users` of every loop. Any thread may hold it, for a few assignments. Re-entrant,
         # because a finalizer may run on the thread that holds it.
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._current: LoopThread | None = None
         register_for_fork(self)
         register_idle(self)
@@ -357,7 +358,7 @@ class _Slot:
 
     def after_fork_in_child(self) -> None:
         """Forget the loop, whose thread does not exist in the child."""
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         loop, self._current = self._current, None
         if loop is not None:
             loop.abandon_in_child()

@@ -8,6 +8,7 @@ from .clock import monotonic
 from .deadline import Deadline, join_thread
 from .io_thread import IOThread
 from .lifecycle import fork_generation, register_for_fork, register_idle
+from .lock import new_lock
 from .timer_thread import TimerThread
 from .worker_pool import WorkerPool
 
@@ -65,7 +66,7 @@ class _RuntimeSlot:
         # is made outside of it, because that starts a thread: if gevent patched the process after this lock was made,
         # the lock would be held across a switch of greenlets, and the next greenlet to acquire it would block them all.
         # Re-entrant, because a finalizer may run on the thread that holds it.
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._current: Runtime | None = None
         register_for_fork(self)
         register_idle(self)
@@ -139,7 +140,7 @@ class _RuntimeSlot:
 
     def after_fork_in_child(self) -> None:
         """Forget the runtime, whose threads do not exist in the child."""
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._current = None
 
 

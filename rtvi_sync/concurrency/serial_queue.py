@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 from .deadline import Deadline
 from .latch import Notifier
+from .lock import new_lock
 from .logs import package_logger
 from .serial_work import Workers
 
@@ -48,7 +49,7 @@ class SerialQueue:
         # Guards the decision of `post_if()` and the place of its item in the queue. Any thread may hold it, for a few
         # assignments. Re-entrant, because a finalizer or signal handler may post on the thread that holds it. All other
         # methods do without.
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._items: deque[Item] = deque()
         self._bytes_posted = 0
         self._bytes_taken = 0
@@ -246,7 +247,7 @@ class SerialQueue:
 
     def after_fork_in_child(self) -> None:
         """Reset the queue: a thread that held the lock or the token does not exist in this process."""
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._items = deque()
         self._bytes_posted = self._bytes_taken = 0
         self._tokens = {}

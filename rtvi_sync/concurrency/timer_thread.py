@@ -13,6 +13,7 @@ from .clock import monotonic
 from .deadline import Deadline, join_thread
 from .latch import Notifier
 from .lifecycle import fork_generation, start_thread
+from .lock import new_lock
 from .logs import package_logger
 
 logger: logging.Logger = package_logger(__name__)
@@ -91,7 +92,7 @@ class Scheduler:
         self._runs_here = runs_here
         # Guards every field below and the fields of all tasks. Any thread may hold it, for a few instructions, and no
         # thread while a step runs. Re-entrant, because a finalizer may run on the thread that holds it.
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._step_returned = Notifier()  # cancel() waits here for the step in progress
         self._changed = False  # next_due is earlier than the thread knows
         #: When to call `run_due()`; `math.inf`: no step is planned.

@@ -19,6 +19,7 @@ from .deadline import Deadline
 from .io_thread import IOThread
 from .latch import Notifier
 from .lifecycle import NO_THREAD_PAUSE, fork_generation, start_thread
+from .lock import new_lock
 from .serial_work import Drainable
 from .timer_thread import ScheduledTask
 
@@ -73,7 +74,7 @@ class WorkerPool:
     def __init__(self, io: IOThread | None = None) -> None:
         # Guards all of these but the last. Any thread may hold it, for a few assignments. Re-entrant, because a
         # finalizer may run on the thread that holds it.
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._ready: OrderedDict[Drainable, None] = OrderedDict()
         self._called = False  # a called worker has not taken a queue yet; True whenever a queue is ready
         self._idle: dict[_Worker, None] = {}  # they sleep; a thread that takes one out wakes it

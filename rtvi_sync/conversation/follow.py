@@ -26,6 +26,7 @@ from ..concurrency.clock import monotonic
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Notifier
 from ..concurrency.lifecycle import register_for_fork
+from ..concurrency.lock import new_lock
 from ..concurrency.logs import package_logger
 from ..concurrency.serial_queue import Item
 from ..concurrency.serial_work import SerialWork
@@ -409,7 +410,7 @@ class ConversationTracker:
         self.sessions: int = 0
         #: False: the transport of the last session carries no messages, so nothing reports words and calls.
         self.has_words: bool = True
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._tracker: TurnTracker | None = None  # made with the first message, which most sessions of a load test lack
         self._follower: SessionFollower | None = None  # of the current session
         self._started: SessionFollower | None = None  # the follower with which the tracker started
@@ -723,7 +724,7 @@ class ConversationTracker:
 
     def after_fork_in_child(self) -> None:
         """Renew the locks, and forget the waiting calls, whose threads are the parent's."""
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self.noted.clear()
         self._patience.clear()
         if self._tracker is not None:

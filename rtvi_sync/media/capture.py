@@ -10,6 +10,7 @@ from collections.abc import Callable
 from ..concurrency.deadline import Deadline, join_thread
 from ..concurrency.latch import Latch, Notifier
 from ..concurrency.lifecycle import start_thread
+from ..concurrency.lock import new_lock
 from ..concurrency.logs import package_logger
 from ..concurrency.timer_thread import ScheduledTask, Scheduler
 from ..errors import RTVIError
@@ -113,7 +114,7 @@ class PrefetchReader(Reader):
         self._enabled = enabled
         # Guards the fields below; the source's thread and the scheduler's hold it for a few instructions. Re-entrant,
         # as the other lock of this module, because a finalizer may run on the thread that holds it.
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._notifier = Notifier()  # notified when the buffer may have room
         self._buffer = bytearray()
         self._begun = False
@@ -256,7 +257,7 @@ class AudioSender:
         self._completed = False
         # Guards the fields below. The scheduler's thread and the threads that start, mute and halt the sender hold it
         # for a few instructions.
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._schedule: Scheduler | None = None
         self._task: ScheduledTask | None = None
         self._send: SendAudio | None = None

@@ -6,9 +6,9 @@ other sample rates are made by soxr, and without it by linear interpolation, whi
 
 from __future__ import annotations
 
-import threading
 from typing import Final
 
+from ..concurrency.lock import new_lock
 from ..errors import DeviceError
 from ..protocol.validation import BYTES, COUNT, COUNT_OR_ZERO, Rule
 from . import pcm as pcm_tools
@@ -242,7 +242,7 @@ class FrameSink:
         self._delay_frames = self._delay_left = delay_frames
         self._max_bytes = max_bytes
         # Guards `_waiting`, which the session's thread and the output's hold for a moment.
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._waiting = bytearray()
 
     @property

@@ -17,6 +17,7 @@ from ..concurrency.clock import monotonic
 from ..concurrency.deadline import Deadline
 from ..concurrency.latch import Notifier
 from ..concurrency.lifecycle import NoThreadError, log_stack_of, register_for_fork, start_thread
+from ..concurrency.lock import new_lock
 from ..concurrency.logs import package_logger
 from ..concurrency.runtime import Runtime, acquire_runtime
 from ..concurrency.serial_work import Workers
@@ -135,7 +136,7 @@ class Media:
         echo_cancellation: bool = False,
     ) -> None:
         # Explained at the head of the class.
-        self.lock: threading.RLock = threading.RLock()
+        self.lock: threading.RLock = new_lock()
         self.max_queued_audio_bytes: int = max_queued_audio_bytes
         self.settings: MediaSettings = MediaSettings(enable_mic, enable_cam, echo_cancellation=echo_cancellation)
         self.backend: Callable[[], AudioBackend] = lambda: audio_backend(backend)
@@ -504,7 +505,7 @@ class Media:
 
     def after_fork_in_child(self) -> None:
         """Reset the state in the child process; the session, its threads and the lock's owner are the parent's."""
-        self.lock = threading.RLock()
+        self.lock = new_lock()
         self.session = self.publisher = self._opening_thread = self._held = self._runtime = None
         self.bot = self.bot_video = self.sent_track = None
         for slot in self._slots:

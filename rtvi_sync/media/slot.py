@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 import attrs
 
 from ..concurrency.deadline import Deadline
+from ..concurrency.lock import new_lock
 from ..concurrency.logs import package_logger
 from ..concurrency.timer_thread import Scheduler
 from ..errors import DeviceError, MissingExtraError, fresh_copy
@@ -515,7 +516,7 @@ class MicSlot(Slot["AudioSender | DeviceMic", AudioTrack]):
         self._in_place = self._direct = None
         # Held while audio is sent: when the speaker changes, the microphone's thread and the scheduler's must not both
         # send. Re-entrant, because the transport may end the session during a send.
-        self._sending = threading.RLock()
+        self._sending = new_lock()
 
     def take_all(self) -> tuple[list[Any], list[Any], AudioTrack | None]:
         """See `Slot.take_all()`."""
@@ -699,7 +700,7 @@ class SpeakerSlot(Slot[Speaker, AudioTrack]):
         """See `Slot.reset()`."""
         super().reset()
         # Explained at the head of the class.
-        self._exclusive = self.speaking = threading.RLock()
+        self._exclusive = self.speaking = new_lock()
 
     def take_all(self) -> tuple[list[Any], list[Any], AudioTrack | None]:
         """See `Slot.take_all()`."""

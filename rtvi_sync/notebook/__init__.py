@@ -11,12 +11,12 @@ This module needs the extra `notebook`.
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rtvi_sync import CloseInfo, Event, MissingExtraError, RTVIClient, RTVIEvent, Turn, signals
+from rtvi_sync.concurrency.lock import new_lock
 from rtvi_sync.media.turn_audio import TurnAudio
 from rtvi_sync.protocol.validation import SECONDS, instance_of
 from rtvi_sync.recording.transcript import EVENTS
@@ -58,11 +58,11 @@ class Conversation:
         self._make_player = IPython.display.Audio
         self._keep = keep
         self._client = weakref.ref(client)
-        # Guards the fields below. Any thread may hold it, to take the client's turns.
-        self._lock = threading.Lock()
-        self._turns: tuple[Turn, ...] = ()
-        self._numbers: dict[int, int] = {}  # of the user's turns, from 1, by the number among all turns
-        self._count = 0
+        # Guards the field below. Any thread may hold it, to take the client's turns.
+        self._lock = new_lock()
+        # The latest turns, and the numbers of the user's, from 1, by the number among all turns, and how many there
+        # were. One field, so that Ctrl-C cannot interrupt a change.
+        self._taken: tuple[tuple[Turn, ...], dict[int, int], int] = (), {}, 0
         self._status = client.state.value
         self._output = LiveOutput(self._render)
         self._take_turns()  # the client follows them from now on, and ends them before `disconnected` is handled here
@@ -146,13 +146,15 @@ class Conversation:
         """Return the latest turns, and the numbers of the user's."""
         client = self._client()
         with self._lock:
+            turns, numbers, count = self._taken
             if client is not None:
-                self._turns, before, self._numbers = client.turns(), self._numbers, {}
-                for turn in self._turns:
+                turns, before, numbers = client.turns(), numbers, {}
+                for turn in turns:
                     if turn.initiator == "user":
-                        self._count += turn.number not in before
-                        self._numbers[turn.number] = before.get(turn.number, self._count)
-            return self._turns, self._numbers
+                        count += turn.number not in before
+                        numbers[turn.number] = before.get(turn.number, count)
+                self._taken = turns, numbers, count
+            return turns, numbers
 
     def _render(self) -> dict[str, str]:
         turns, _ = self._take_turns()

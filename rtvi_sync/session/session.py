@@ -43,6 +43,7 @@ from ..concurrency.lifecycle import (
     register_for_exit,
     unregister_for_exit,
 )
+from ..concurrency.lock import new_lock
 from ..concurrency.logs import package_logger
 from ..concurrency.pool_task import PoolTask, current_task
 from ..concurrency.runtime import Runtime, acquire_runtime
@@ -170,8 +171,8 @@ class Session:
         self._moved, self._drained = Notifier(), Notifier()
         self._generation = fork_generation()
         # The comment at the head of the class explains both.
-        self._lock = threading.RLock()
-        self._order = threading.RLock()
+        self._lock = new_lock()
+        self._order = new_lock()
         # -- connecting
         #: The attempt to connect, on a thread of its own.
         self.connecting: PoolTask | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -12,6 +11,7 @@ import attrs
 from ..concurrency.abort import AbortSignal
 from ..concurrency.clock import monotonic
 from ..concurrency.lifecycle import register_for_fork
+from ..concurrency.lock import new_lock
 from ..concurrency.shield import shielded
 from ..errors import DisconnectedError
 from ..media import AudioFrame, VideoFrame
@@ -76,7 +76,7 @@ class MemoryTransport(Transport):
         self.auth_bundle: Any = None
         # Guards the three fields below. Any thread may hold it, for a few assignments. Re-entrant, because a finalizer
         # may send in between.
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._open = False
         self._arrived: deque[Inbound] = deque()
         self._delivering = False  # a thread is delivering the messages that have arrived
@@ -92,7 +92,7 @@ class MemoryTransport(Transport):
 
     def after_fork_in_child(self) -> None:
         """Forget the parent's connection, and replace the lock, whose holder does not exist in the child."""
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._open = self._delivering = False
 
     def disconnect(self) -> None:

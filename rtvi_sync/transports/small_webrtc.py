@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import logging
 import math
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,6 +16,7 @@ from ..concurrency.clock import monotonic
 from ..concurrency.deadline import Deadline
 from ..concurrency.future import Future
 from ..concurrency.lifecycle import NoThreadError, register_for_fork
+from ..concurrency.lock import new_lock
 from ..concurrency.logs import package_logger
 from ..concurrency.pool_task import PoolTask
 from ..errors import DisconnectedError, MessageTooLargeError, MissingExtraError, RTVIError, TransportStartError
@@ -134,7 +134,7 @@ class SmallWebRTCTransport(Transport):
         self._audio_sent_at = -math.inf  # monotonic time
         # Guards the four fields below, because an abandoned attempt must not store its connection later. Any thread may
         # hold it, for a few assignments. Re-entrant, because a finalizer may run in between.
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._connection: WebRTCConnection | None = None
         self._last: WebRTCConnection | None = None  # for the counters of a session that has ended
         self._abort: AbortSignal | None = None
@@ -318,7 +318,7 @@ class SmallWebRTCTransport(Transport):
 
     def after_fork_in_child(self) -> None:
         """Forget the parent's connection, and replace the lock, whose holder does not exist in the child."""
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._connection = self._last = self._abort = self._renegotiation = None
 
     # -- another negotiation: when the bot asks for it ----------------------------------------------------------------

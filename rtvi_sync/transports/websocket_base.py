@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import logging
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, TypedDict
 from urllib.parse import SplitResult, quote, urlsplit
@@ -13,6 +12,7 @@ import attrs
 
 from ..concurrency.abort import AbortSignal
 from ..concurrency.lifecycle import register_for_fork
+from ..concurrency.lock import new_lock
 from ..concurrency.logs import package_logger
 from ..errors import DisconnectedError, InvalidTransportParamsError, ProtocolError, RTVIError
 from ..messages import RTVIMessage
@@ -157,7 +157,7 @@ class WebSocketBase(Transport):
         self._hung_up = False  # the server has ended the connection without having sent anything
         # Guards the three fields below, because an abandoned attempt must not store its connection later. Any thread
         # may hold it, for a few assignments. Re-entrant, because a finalizer may run in between.
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._connection: WebSocketConnection | None = None
         self._abort: AbortSignal | None = None
         self._leftover: bytes | None = None  # bytes read behind the handshake; None: the connection is being read
@@ -318,7 +318,7 @@ class WebSocketBase(Transport):
 
     def after_fork_in_child(self) -> None:
         """Forget the parent's connection, and replace the lock, whose holder does not exist in the child."""
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._connection = self._abort = self._leftover = None
 
     def credentials(self) -> tuple[str, Mapping[str, str]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import signal
-import threading
 from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any, Final
@@ -12,6 +11,7 @@ from typing import Any, Final
 from ..client.client import RTVIClient
 from ..concurrency.clock import monotonic
 from ..concurrency.lifecycle import register_for_fork
+from ..concurrency.lock import new_lock
 from ..events import RTVIEvent, event_from
 from ..protocol.validation import Rule, function_taking, iterable
 from .refusal import NO_COOKIE, Refusal
@@ -58,7 +58,7 @@ class Sessions:
         """Give the process its own sessions, and its own name, which marks its cookies."""
         self._process = secrets.token_hex(4)
         # Guards the fields below. Threads of the web server and of the relays hold it for a few instructions.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._relays: list[Relay] = []
         self._starts: dict[object, str] = {}  # the owners of the sessions that are being started, by request
 

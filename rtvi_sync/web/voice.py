@@ -8,6 +8,7 @@ from typing import Final
 
 from ..client.client import RTVIClient
 from ..concurrency.clock import monotonic
+from ..concurrency.lock import new_lock
 from ..events import RTVIEvent
 from ..media.pcm import rms
 from ..media.push_source import PushSource
@@ -149,7 +150,7 @@ class SessionVoice:
         self._hold = hold
         self._client: RTVIClient | None = None
         # Held while audio is pushed, because the thread of a page that lost the voice may still push.
-        self._pushing = threading.Lock()
+        self._pushing = new_lock()
         self._outbox: Outbox | None = None  # of the page that has the voice
         self._pages = 0
         self._interruptions = 0

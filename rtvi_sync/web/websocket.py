@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
+from ..concurrency.lock import new_lock
 from ..errors import MissingExtraError
 from .refusal import MAX_BODY_BYTES, Refusal
 
@@ -51,7 +52,7 @@ class _SharedSocket:
         self._is_copy = is_copy
         self._backlog = backlog
         # Guards writing, so that the frames of two threads stay apart. Held while a write blocks, for up to 10 s.
-        self._writing = threading.Lock()
+        self._writing = new_lock()
         self._timeout = real.gettimeout()
         real.settimeout(_SOCKET_TIMEOUT)
 

@@ -18,6 +18,8 @@ from rtvi_sync.notebook import live
 from rtvi_sync.notebook.live import INTERVAL, LiveOutput
 from tests.support.limits import changed
 from tests.support.slowness import GUARD, takes
+from tests.support.strikes import Strikes, needs_timers
+from tests.support.threads import running
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.inside
@@ -221,3 +223,33 @@ def test_an_interpreter_that_starts_no_more_threads(kernel: Kernel, monkeypatch:
     output.notify_changed()
     output.flush()
     assert len(kernel.published) == 1
+
+
+@needs_timers
+def test_ctrl_c_at_many_instants_stops_no_update(kernel: Kernel) -> None:
+    """The cell that shows the output, and the wait for its last state, leave no other thread waiting."""
+    state = State()
+    output = LiveOutput(state.render)
+    output.show()
+    changes = True
+
+    def change() -> None:
+        while changes:
+            output.notify_changed()
+            threading.Event().wait(0.001)
+
+    def run_cell() -> None:
+        output.show()
+        kernel.after_cell[0](None)
+
+    with running(change) as changed_at_last, Strikes() as strikes:
+        for number in range(1000):
+            strikes.strike(run_cell)
+            if number % 50 == 0:
+                with running(output.notify_changed) as outcome:
+                    outcome.get(timeout=GUARD)
+        changes = False
+        changed_at_last.get(timeout=GUARD)
+    state.number = 7
+    output.notify_changed()
+    until(lambda: kernel.published[-1][0] == {"text/plain": "7"})

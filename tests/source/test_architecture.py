@@ -103,13 +103,38 @@ def test_patched_modules_are_used_through_the_module() -> None:
     assert wrong == []
 
 
+def test_locks_are_made_in_one_place() -> None:
+    """A lock that the main thread may take is made by `new_lock()`, and conditions belong to servers and bots."""
+    elsewhere = [
+        dotted(path)
+        for path in MODULES
+        if re.search(r"= threading\.R?Lock\(", path.read_text())
+        or (
+            re.search(r"threading\.Condition\(", path.read_text())
+            and not path.is_relative_to(ROOT / "rtvi_sync/web")
+            and not path.is_relative_to(ROOT / "rtvi_sync/testing")
+        )
+    ]
+    assert elsewhere == [
+        "rtvi_sync.client.recorder",  # of the thread that writes
+        "rtvi_sync.concurrency.latch",  # threads sleep on it
+        "rtvi_sync.concurrency.lock",
+        "rtvi_sync.concurrency.worker_pool",  # as above
+        "rtvi_sync.media.devices.portaudio",  # with a time limit
+        "rtvi_sync.testing.contract_rig",  # never waited for
+        "rtvi_sync.transports.websocket_writer",  # never waited for on the main thread
+    ]
+
+
 def test_every_lock_says_what_it_guards() -> None:
     """Above each lock that is made stands a comment."""
     silent = []
     for path in MODULES:
         lines = path.read_text().splitlines()
         for number, line in enumerate(lines):
-            makes_one = re.search(r"= (threading\.(R?Lock|Condition)\(|attrs\.field\(.*threading\.Condition)", line)
+            makes_one = re.search(
+                r"= (new_lock\(|threading\.(R?Lock|Condition)\(|attrs\.field\(.*threading\.Condition)", line
+            )
             if makes_one and "after_fork" not in enclosing_function(lines, number):
                 above = [text.strip() for text in lines[max(0, number - 3) : number]]
                 if not any(text.startswith("#") for text in above):

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from ...concurrency.deadline import Deadline
 from ...concurrency.latch import Latch, Notifier
+from ...concurrency.lock import new_lock
 from ...concurrency.logs import package_logger
 from ...errors import DeviceError, RTVIError, fresh_copy
 from ..base import MediaDeviceInfo
@@ -91,7 +92,7 @@ class Device:
         self._was_opened = False
         # Guards the three fields below. The device's thread and those that halt and check it hold it for a few
         # instructions. Re-entrant, because a finalizer may run while it is held.
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._halted = False
         self._failing = False  # a failure was reported, or its report is under way
         self._reported = False  # its report is complete, and the device has not worked since

@@ -8,10 +8,10 @@ and is recorded some milliseconds later. Clocks that drift move it by less than 
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from typing import Any
 
+from ...concurrency.lock import new_lock
 from ...errors import MissingExtraError
 from .. import pcm as pcm_tools
 from ..resample import RateConverter
@@ -136,7 +136,7 @@ class EchoCanceller:
     def __init__(self) -> None:
         self._library = load()
         # Guards the three fields below. The threads of the microphone and the speaker hold it for some microseconds.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._reference: Reference | None = None  # while no microphone was opened
         self._has_speaker = False
         self._must_reset = False

@@ -11,6 +11,7 @@ from typing import Any
 from ...concurrency.deadline import Deadline, join_thread
 from ...concurrency.latch import Notifier
 from ...concurrency.lifecycle import NoThreadError, register_for_fork, start_thread
+from ...concurrency.lock import new_lock
 from ...concurrency.logs import package_logger
 from ...concurrency.shield import shielded
 from ...errors import DeviceError, MissingExtraError
@@ -54,7 +55,7 @@ class HotPlug:
         self._backend = backend
         # Guards the next two fields. The timer thread and the thread that closes hold it for an assignment; re-entrant,
         # because a finalizer may run while it is held.
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._closed = False
         self._watches: dict[tuple[str, ...], DeviceWatch] = {}
         self._known: dict[str, list[MediaDeviceInfo]] = {}  # by kind; each is used by one thread
@@ -211,7 +212,7 @@ class _Poller:
     def after_fork_in_child(self) -> None:
         """Abandon the process, which is the parent's."""
         global _lock
-        _lock = threading.RLock()
+        _lock = new_lock()
         _pollers.pop(self._list_devices, None)
         if isinstance(self._list_devices, Prober):
             self._list_devices.abandon()
@@ -219,7 +220,7 @@ class _Poller:
 
 # Guards the pollers below and their watches. Any thread may hold it, for a few instructions; re-entrant,
 # because a finalizer may run while it is held.
-_lock = threading.RLock()
+_lock = new_lock()
 _pollers: dict[ListDevices, _Poller] = {}
 
 

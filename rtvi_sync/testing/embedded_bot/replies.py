@@ -15,6 +15,7 @@ import attrs
 
 from rtvi_sync.concurrency.clock import monotonic
 from rtvi_sync.concurrency.lifecycle import start_thread
+from rtvi_sync.concurrency.lock import new_lock
 from rtvi_sync.concurrency.logs import package_logger
 from rtvi_sync.errors import DisconnectedError
 from rtvi_sync.protocol.frames import AudioRawFrame, InterruptionFrame, MessageFrame
@@ -71,7 +72,7 @@ class ReplyPlayer:
         self._input_rate: int | None = None
         # Serializes starts and stops of replies. Threads of the session and its actions hold it until the reply that
         # they stop has ended; a reply's own thread never takes it.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._thread: threading.Thread | None = None
         self._signals: _Signals = queue.Queue()
         self._speaking = False

@@ -6,12 +6,12 @@ import copy
 import itertools
 import json
 import re
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 import attrs
 
+from rtvi_sync.concurrency.lock import new_lock
 from rtvi_sync.protocol.eval_messages import LEVELS, ReportLevel
 from rtvi_sync.protocol.validation import (
     COUNT,
@@ -183,7 +183,7 @@ class LLMContext:
         self._on_heard = on_heard
         self._runs = itertools.count()
         # Guards _messages. Threads of the session, its actions and the test hold it briefly.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._messages: list[dict[str, Any]] = []
 
     @property

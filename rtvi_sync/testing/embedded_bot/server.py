@@ -22,6 +22,7 @@ import attrs
 from rtvi_sync.concurrency.clock import monotonic
 from rtvi_sync.concurrency.deadline import Deadline
 from rtvi_sync.concurrency.lifecycle import NoThreadError, start_thread, what_to_do
+from rtvi_sync.concurrency.lock import new_lock
 from rtvi_sync.concurrency.logs import package_logger
 from rtvi_sync.net.tls import wrap_socket
 from rtvi_sync.protocol.telephony import PROVIDERS
@@ -82,7 +83,7 @@ class TCPServer:
         # Created here, not on the thread, so that all descriptors are open when the constructor returns.
         self._selector = selectors.DefaultSelector()
         # Guards _open. Connection threads, the accepting thread and the stopping thread hold it briefly.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._open: set[socket.socket] = set()
         # Used only by the accepting thread, and by stop() after that thread has ended.
         self._threads: list[threading.Thread] = []
@@ -167,7 +168,7 @@ class SharedTLSSocket(ssl.SSLSocket):
     admits one at a time, and none while it waits.
     """
 
-    _lock: threading.Lock | None = None
+    _lock: threading.RLock | None = None
     _timeout: float | None = None
 
     def do_handshake(self, block: bool = False) -> None:
@@ -176,7 +177,7 @@ class SharedTLSSocket(ssl.SSLSocket):
         self._timeout = self.gettimeout()
         super().settimeout(0.0)
         # Guards OpenSSL's object. A reading or writing thread holds it, but never while it waits.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def settimeout(self, value: float | None) -> None:
         """Set the time limit of one read or write; None for no limit."""
@@ -414,7 +415,7 @@ class BotAPI:
         self._ws_url = ws_url
         self._bot_version = BotVersion(options.version)
         # Guards _requests. Threads of requests, sessions and the test hold it briefly.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._requests: list[BotRequest] = []
 
     @property

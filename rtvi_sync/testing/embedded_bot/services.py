@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from rtvi_sync.concurrency.lifecycle import start_thread
+from rtvi_sync.concurrency.lock import new_lock
 from rtvi_sync.concurrency.logs import package_logger
 from rtvi_sync.errors import DisconnectedError
 from rtvi_sync.testing.embedded_bot.messages import (
@@ -335,7 +336,7 @@ class LiveConfig:
 
     def __init__(self, config: Config, types: OptionTypes, on_config: OnConfig | None) -> None:
         # Guards _config. Threads of the session and the test hold it briefly.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._config = copy.deepcopy(config)
         self._on_config = on_config
         self._types: dict[str, dict[str, str]] = {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import threading
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
@@ -24,6 +23,7 @@ from aiortc import (
 from ...concurrency.deadline import Deadline
 from ...concurrency.descriptors import closed_error
 from ...concurrency.future import Future
+from ...concurrency.lock import new_lock
 from ...concurrency.logs import package_logger
 from ...concurrency.loop_thread import LoopThread, Scope
 from ...errors import DisconnectedError, TransportStartError
@@ -84,7 +84,7 @@ class AiortcPeer:
         self._ended = False  # it has been told, or is not told any more
         self._has_failed_to_measure = False
         # Guards the next field. Any thread may hold it, for an addition; re-entrant, because a finalizer may send.
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._bytes_handed_over = 0  # by `send_text()`, and not yet taken by the loop
         loop.on_loss.add(self._lose_loop)
 

@@ -6,12 +6,12 @@ import contextlib
 import json
 import logging
 import sys
-import threading
 from collections.abc import Callable
 from typing import Any
 
 from ...concurrency.clock import wall_time
 from ...concurrency.deadline import Deadline
+from ...concurrency.lock import new_lock
 from ...concurrency.logs import package_logger
 from ...concurrency.loop_thread import LoopThread
 from ...errors import DisconnectedError
@@ -81,7 +81,7 @@ class WebRTCConnection:
         self._sent_since = 0  # characters
         # Guards the change of these two from None or False. Any thread may hold it, for an assignment; re-entrant,
         # because a finalizer may end a session during one.
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._closing = False
         # Used on the loop's thread only.
         self._held: list[str | bytes] | None = []
