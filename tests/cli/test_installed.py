@@ -42,7 +42,7 @@ COMMANDS: dict[str, tuple[list[str], int, str, str]] = {
         ["talk", "URL", "--mic", "ADPCM"],
         1,
         "",
-        rf"rtvi-sync talk: [^\n]* ADPCM [^\n]*\[files\][^\n]*\n{SEE}",
+        rf"rtvi-sync talk: [^\n]* of ADPCM\. [^\n]*\[files\][^\n]*\n{SEE}",
     ),
     "devices": (
         ["devices"],

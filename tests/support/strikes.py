@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import signal
+import sys
 from collections.abc import Callable
 from types import FrameType
 
@@ -28,21 +29,28 @@ class Strikes:
 
     def __enter__(self) -> Strikes:
         self._before = signal.signal(signal.SIGALRM, self._handle)
+        self._hook, sys.unraisablehook = sys.unraisablehook, self._report
         return self
 
     def __exit__(self, *_: object) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, self._before)
+        sys.unraisablehook = self._hook
 
     def strike(self, call: Callable[[], object]) -> None:
         """Repeat `call()` until `StruckError` is raised in it, at most 0.4 ms after its start."""
         try:
             self._is_armed = True
             signal.setitimer(signal.ITIMER_REAL, self._rng.uniform(2e-5, 4e-4))
-            while self._is_armed:  # Python only reports what is raised in the callback of a weak reference
+            while self._is_armed:
                 call()
         except StruckError:
             pass
+
+    def _report(self, raised: sys.UnraisableHookArgs) -> None:
+        # Python only reports what is raised in a finalizer, and in a callback of the garbage collector.
+        if raised.exc_type is not StruckError:
+            self._hook(raised)
 
     def _handle(self, _: int, frame: FrameType | None) -> None:
         if in_coverage(frame):
