@@ -119,10 +119,11 @@ def test_a_flood_of_audio(serve: Serve, bot: EmbeddedBot) -> None:
     page = serve().user().talk()
     for _ in range(2000):
         page.send(bytes(640))
-    said = speech(0.5)
+    said = speech(2.0)
     page.say(said + PAUSE)
     page.wait_for_event("botStoppedSpeaking")
-    assert share_of(said, bytes(page.audio)) > 0.8
+    # Not all of it: on a busy machine the rest of the flood and the first words arrive together.
+    assert share_of(said, bytes(page.audio)) > 0.5
 
 
 @pytest.mark.parametrize("options", [{"mic": False, "speaker": False}, {"enable_mic": False}], ids=str)
