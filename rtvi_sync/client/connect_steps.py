@@ -134,7 +134,10 @@ class Connect(Operation[BotReadyData]):
                     raise
                 except Exception as error:
                     life.release(self)
-                    if policy is None or retries is None or self.abandoned or not should_retry(policy, error):
+                    if policy is None or retries is None:
+                        raise
+                    self.check_wanted()  # `disconnect()` ends the call, whatever this attempt failed with
+                    if not should_retry(policy, error):
                         raise
                     self.pending = retries.after(error)
                     if self.pending is None:
