@@ -220,7 +220,8 @@ def test_a_lost_network(quiet: Browser, serve: Callable[..., Site]) -> None:
 
 
 def forget_network_errors(user: PageVisitor) -> None:
-    """Expect that the browser itself has reported requests that have failed."""
+    """Expect, at the end of a test, that the browser itself has reported requests that have failed."""
+    user.context.close()  # first, because it may report them late
     reported = ("WebSocket", "Failed to load resource")
     user.complaints[:] = [each for each in user.complaints if not each.startswith(reported)]
 
