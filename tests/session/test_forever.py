@@ -21,13 +21,13 @@ from rtvi_sync import (
     CloseInfo,
     ConnectError,
     DisconnectedError,
+    MemoryTransport,
     ReconnectPolicy,
     RTVIClient,
     RTVIError,
 )
 from rtvi_sync.media import NullSink, PushSource
 from rtvi_sync.testing import EmbeddedBot
-from rtvi_sync.transports.memory import MemoryTransport
 from tests.support.limits import changed
 from tests.support.probes import waiting_calls
 from tests.support.processes import run_python
