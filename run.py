@@ -220,8 +220,8 @@ END_SECONDS = 3.0  # that threads have to end after a signal, when their program
 
 # Most tests are blocked most of the time, so more of them run than there are cores.
 PROCESSES = min(4 * (os.cpu_count() or 1), 8)
-# Arguments of pytest for all tests. The tests of the source are part of lint. A test that fails is run once more: if it
-# passes then, the closing lines name it as flaky.
+# Arguments of pytest for all tests. The tests of the source are part of lint. A test that fails is run once more, of a
+# real part twice (tests/conftest.py): if it passes then, the closing lines name it as flaky.
 ALL_TESTS = (
     *("-n", str(PROCESSES), "--ignore=tests/source", "-rfER"),
     *("--reruns=1", "--rerun-except=left behind"),  # which a second run in the same process would not show

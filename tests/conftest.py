@@ -63,8 +63,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put the longest groups first where several processes share the tests."""
+    """Put the longest groups first where several processes share the tests, and repeat tests of real parts twice there.
+
+    A real bot that gets too little time from the machine does not hear the end of a sentence.
+    """
     if hasattr(config, "workerinput"):
+        if config.getoption("reruns", None):
+            for item in items:
+                if item.get_closest_marker("real") is not None:
+                    item.add_marker(pytest.mark.flaky(reruns=2))
         from tests.support.spread import begin_of
 
         items.sort(key=lambda item: begin_of(item.nodeid))
