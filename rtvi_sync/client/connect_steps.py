@@ -136,8 +136,9 @@ class Connect(Operation[BotReadyData]):
                     life.release(self)
                     if policy is None or retries is None:
                         raise
+                    is_retried = self.abandoned or should_retry(policy, error)
                     self.check_wanted()  # `disconnect()` ends the call, whatever this attempt failed with
-                    if not should_retry(policy, error):
+                    if not is_retried:
                         raise
                     self.pending = retries.after(error)
                     if self.pending is None:

@@ -200,6 +200,22 @@ def test_disconnect_ends_the_session_of_another_thread(port: int) -> None:
         assert isinstance(repeated.error(GUARD), DisconnectedError)
 
 
+@pytest.mark.parametrize("retries", [True, False])
+def test_disconnect_ends_the_first_connect_in_the_rule_of_its_policy(port: int, retries: bool) -> None:
+    """The call was ended by disconnect(), whatever the application's rule says, and no attempt is announced."""
+
+    def retry(_: BaseException) -> bool:
+        client.disconnect()
+        return retries
+
+    client = client_at(port, attrs.evolve(POLICY, retry_on=retry))
+    attempts: list[object] = []
+    client.on("reconnecting", attempts.append)
+    with contextlib.closing(client), changed(stop=0.1):  # disconnect() waits so long for the call that it is part of
+        assert isinstance(InThread(client.connect).error(GUARD), DisconnectedError)
+    assert attempts == []
+
+
 def test_disconnect_ends_each_first_connect(kiosk: RTVIClient) -> None:
     """Several threads may repeat the call at once."""
     connecting = []
