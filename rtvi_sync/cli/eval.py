@@ -31,8 +31,8 @@ from rtvi_sync.testing.scenarios.judging import ChatJudge
 from rtvi_sync.testing.scenarios.media import check_media
 from rtvi_sync.testing.scenarios.model import Scenario
 from rtvi_sync.testing.scenarios.report import ScenarioResult, json_lines, junit
-from rtvi_sync.testing.scenarios.run import RunOptions, ScenarioRun
-from rtvi_sync.testing.scenarios.suite import ScenarioSuite
+from rtvi_sync.testing.scenarios.run import PATIENCE, RunOptions, ScenarioRun
+from rtvi_sync.testing.scenarios.suite import MakeRun, ScenarioSuite
 
 from .arguments import (
     URL_HELP,
@@ -104,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
             _maker(arguments, scenario, hooks, name)
             for scenario, hooks, name in zip(chosen, _hooks(arguments, chosen), names, strict=True)
         ]
-        runs[0]()  # reports faults in the shared arguments at once
+        runs[0](PATIENCE)  # reports faults in the shared arguments at once
         files = {"--junit": arguments.junit, "--json": arguments.json}
         check_different(files)
         for option, path in files.items():
@@ -223,7 +223,7 @@ def _judge_of(scenario: Scenario) -> ChatJudge | None:
     return ChatJudge(endpoint, model, os.environ.get(_KEY_VARIABLE) or None)
 
 
-def _maker(arguments: argparse.Namespace, scenario: Scenario, hooks: Hooks, name: str) -> Callable[..., ScenarioRun]:
+def _maker(arguments: argparse.Namespace, scenario: Scenario, hooks: Hooks, name: str) -> MakeRun:
     """Return a function that creates the run of a scenario, with this name for its recording."""
     options = RunOptions(
         transport=arguments.transport,

@@ -31,8 +31,8 @@ class _UnlosableLock(_thread.RLock):  # type: ignore[misc] # final for mypy only
 def new_lock() -> threading.RLock:
     """Return a re-entrant lock for `with`, which no signal handler can leave locked.
 
-    Re-entrant, because a finalizer or a signal handler may run on the thread that holds it. What they find half done is
-    the business of its owner.
+    Re-entrant, because a finalizer or a signal handler may run on the thread that holds it. The owner of the lock must
+    expect them in the middle of a change.
     """
     # Of gevent, if it has patched the process.
     lock = threading.RLock()

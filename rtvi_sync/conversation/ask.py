@@ -79,7 +79,7 @@ _QUIET = 1.5
 _HEARING_LIMIT = 5.0
 # Seconds of silence to send after a question that was given up, if the bot has reported none of it.
 _UNHEARD = 1.0
-# If other threads' questions took as many seconds, and this share of the timeout, the error says so.
+# The error names the time that other threads' questions took if it is above these seconds and this share of the limit.
 _LONG, _MUCH = 0.1, 0.1
 _CANCELLED = "This question was cancelled. Call barge_in() again"
 
@@ -111,7 +111,7 @@ class Question(ABC):
         self._queued = 0.0  # seconds of the timeout that passed while other threads asked
 
     def hold(self, deadline: Deadline) -> None:
-        """Wait until the bot hears the user. For typed questions this is always.
+        """Wait until the bot hears the user. A typed question needs no wait.
 
         Raises:
             RequestTimeoutError: The bot still does not hear the user at `deadline`.

@@ -54,7 +54,7 @@ _clients: pytest.StashKey[list[RTVIClient]] = pytest.StashKey()
 _recordings: pytest.StashKey[list[RecordingSession]] = pytest.StashKey()
 _not_connected: pytest.StashKey[list[RTVIError]] = pytest.StashKey()
 _has_failed: pytest.StashKey[bool] = pytest.StashKey()
-_is_patient: pytest.StashKey[bool] = pytest.StashKey()
+_patience: pytest.StashKey[float] = pytest.StashKey()  # for a bot that the next scenario meets
 
 MARKER = """\
 rtvi(live=None, client={}, connect={}, **bot): the bot and the client of a test. live=True: runs only with --rtvi-url; \
@@ -490,7 +490,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
 def _run_scenario(item: pytest.Item, url: str, scenario: Scenario, hooks: dict[str, Any]) -> ScenarioResult:
     """Run a scenario by the options of pytest, and name its recording in the report."""
     from rtvi_sync.testing.scenarios.hooks import Hooks
-    from rtvi_sync.testing.scenarios.run import RunOptions, ScenarioRun
+    from rtvi_sync.testing.scenarios.run import PATIENCE, RunOptions, ScenarioRun, patience_after
 
     config = item.config
     live = {"token": config.getoption("--rtvi-token"), "headers": dict(config.getoption("--rtvi-header")) or None}
@@ -506,9 +506,9 @@ def _run_scenario(item: pytest.Item, url: str, scenario: Scenario, hooks: dict[s
         record=path,
         **(live if _live_url(config) else {}),
     )
-    is_patient = config.stash.get(_is_patient, True)  # one scenario waits in vain for a bot, the next ones don't
-    result = ScenarioRun(scenario, url, Hooks(**hooks), options, is_patient=is_patient).run()
-    config.stash[_is_patient] = result.failure is None or result.failure.kind != "connect_failed"
+    patience = config.stash.get(_patience, PATIENCE)
+    result = ScenarioRun(scenario, url, Hooks(**hooks), options, patience).run()
+    config.stash[_patience] = patience_after(result)
     if path is None:
         item.add_report_section("call", "rtvi recording", _NOT_RECORDED)
         return result

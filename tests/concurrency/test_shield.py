@@ -5,69 +5,29 @@ from __future__ import annotations
 import functools
 import gc
 import random
-import signal
 import threading
 import time
 import weakref
 from collections.abc import Iterator
 from contextlib import suppress
-from types import FrameType
 
 import pytest
 
 from rtvi_sync.concurrency import lifecycle, pool_task
 from rtvi_sync.concurrency.shield import shielded
 from tests.support import limits
-from tests.support.measuring import AFTER_COVERAGE, in_coverage
 from tests.support.slowness import GUARD
+from tests.support.strikes import Strikes, StruckError, needs_timers
 from tests.support.threads import package_threads, running
 from tests.support.waiting import until
 
-pytestmark = [
-    pytest.mark.inside,
-    pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the platform has no interval timers"),
-]
-
-
-class StruckError(Exception):
-    """Stands for Ctrl-C."""
-
-
-class Striker:
-    """Raises `StruckError` on the main thread, once."""
-
-    def __init__(self) -> None:
-        self._armed = False
-
-    def __enter__(self) -> Striker:
-        self._before = signal.signal(signal.SIGALRM, self._strike)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, self._before)
-
-    def strike_in(self, seconds: float) -> None:
-        """Interrupt at that time, unless `rest()` is called before."""
-        self._armed = True
-        signal.setitimer(signal.ITIMER_REAL, seconds)
-
-    def rest(self) -> None:
-        """Disarm the timer."""
-        self._armed = False
-
-    def _strike(self, _: int, frame: FrameType | None) -> None:
-        if in_coverage(frame):
-            signal.setitimer(signal.ITIMER_REAL, AFTER_COVERAGE)
-        elif self._armed:
-            self._armed = False
-            raise StruckError
+pytestmark = [pytest.mark.inside, needs_timers]
 
 
 @pytest.fixture
-def striker() -> Iterator[Striker]:
+def striker() -> Iterator[Strikes]:
     """Interrupt the main thread."""
-    with Striker() as striker:
+    with Strikes() as striker:
         yield striker
 
 
@@ -87,7 +47,7 @@ def test_which_thread_does_it():
         assert outcome.get() is True
 
 
-def test_it_goes_on_when_the_caller_is_struck(striker: Striker):
+def test_it_goes_on_when_the_caller_is_struck(striker: Strikes):
     """Without `on_interrupt` the exception is raised at once, and the work is still done to its end."""
     go_on, done = threading.Event(), threading.Event()
 
@@ -103,7 +63,7 @@ def test_it_goes_on_when_the_caller_is_struck(striker: Striker):
     assert done.wait(GUARD)
 
 
-def test_it_is_told_when_the_caller_is_struck(striker: Striker):
+def test_it_is_told_when_the_caller_is_struck(striker: Strikes):
     """With `on_interrupt` the work can end early, and has ended when the exception is raised."""
     stop, done = threading.Event(), threading.Event()
 
@@ -117,7 +77,7 @@ def test_it_is_told_when_the_caller_is_struck(striker: Striker):
     assert done.is_set()
 
 
-def test_work_that_does_not_listen_is_left_behind(striker: Striker, monkeypatch):
+def test_work_that_does_not_listen_is_left_behind(striker: Strikes, monkeypatch):
     """The wait for its end has a limit."""
     limits.patch(monkeypatch, shield_leave=0.05)
     stop, told = threading.Event(), []
@@ -145,7 +105,7 @@ def test_it_is_done_where_no_thread_can_be_started(monkeypatch):
 
 # Python can do no more than report an exception that is raised inside the callback of a weak reference.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_strike_anywhere_leaves_nothing_half_done(striker: Striker):
+def test_a_strike_anywhere_leaves_nothing_half_done(striker: Strikes):
     """After an interrupt at any instruction, the work is done once or not at all, and nothing hangs."""
     rng = random.Random(5)
     ends = time.monotonic() + 1.5

@@ -40,12 +40,20 @@ class Strikes:
     def strike(self, call: Callable[[], object]) -> None:
         """Repeat `call()` until `StruckError` is raised in it, at most 0.4 ms after its start."""
         try:
-            self._is_armed = True
-            signal.setitimer(signal.ITIMER_REAL, self._rng.uniform(2e-5, 4e-4))
+            self.strike_in(self._rng.uniform(2e-5, 4e-4))
             while self._is_armed:
                 call()
         except StruckError:
             pass
+
+    def strike_in(self, seconds: float) -> None:
+        """Interrupt the main thread at that time, unless `rest()` is called before."""
+        self._is_armed = True
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
+    def rest(self) -> None:
+        """Disarm the timer."""
+        self._is_armed = False
 
     def _report(self, raised: sys.UnraisableHookArgs) -> None:
         # Python only reports what is raised in a finalizer, and in a callback of the garbage collector.

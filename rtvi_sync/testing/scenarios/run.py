@@ -76,7 +76,7 @@ class ScenarioRun:
         bot: URL of the bot, or a connected client, whose session stays open.
         hooks: Functions of the application.
         options: Options of the run.
-        is_patient: False to not wait for a bot that doesn't listen yet.
+        patience (seconds): Limit of the wait for a bot that doesn't listen yet.
 
     Raises:
         TypeError, ValueError: An argument is invalid.
@@ -90,11 +90,10 @@ class ScenarioRun:
         bot: str | RTVIClient,
         hooks: Hooks,
         options: RunOptions,
-        *,
-        is_patient: bool = True,
+        patience: float = PATIENCE,
     ) -> None:
         _BOT.check(bot=bot)
-        self._patience = min(PATIENCE, options.connect_timeout) if is_patient else 0.0
+        self._patience = min(patience, options.connect_timeout)
         self._scenario = scenario
         self._hooks = hooks
         self._options = options
@@ -304,6 +303,12 @@ def run_scenario(
         options: Arguments of `RunOptions`.
     """
     return ScenarioRun(scenario, bot, Hooks(**hooks), RunOptions(**options)).run()
+
+
+def patience_after(result: ScenarioResult) -> float:
+    """Return the patience of the next run: none if the last one has waited for the bot in vain."""
+    is_down = result.failure is not None and result.failure.kind == "connect_failed"
+    return 0.0 if is_down else PATIENCE
 
 
 def _is_refused(error: BaseException | None) -> bool:

@@ -306,9 +306,9 @@ class ScriptedConversation:
                 need = steps.send(reply)
             except StopIteration as done:
                 match: Match = done.value
-                return (
-                    match if match.verdict != "failed" else attrs.evolve(match, reason=self._with_error(match.reason))
-                )
+                if match.verdict == "failed":
+                    return attrs.evolve(match, reason=self._with_error(match.reason))
+                return match
             if isinstance(need, AwaitEvent):
                 self._take_one(need.until)
                 reply = monotonic()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from rtvi_sync.concurrency.clock import monotonic
 from rtvi_sync.concurrency.deadline import Deadline
@@ -13,7 +13,10 @@ from rtvi_sync.concurrency.latch import Notifier
 from rtvi_sync.concurrency.lifecycle import start_thread
 from rtvi_sync.testing.load.progress import LoadProgress
 from rtvi_sync.testing.scenarios.report import ScenarioResult
-from rtvi_sync.testing.scenarios.run import ScenarioRun
+from rtvi_sync.testing.scenarios.run import PATIENCE, ScenarioRun, patience_after
+
+#: Creates the run of a scenario, with its patience in seconds.
+MakeRun: TypeAlias = Callable[[float], ScenarioRun]
 
 # Seconds in which a run must end after its session was closed.
 _END_TIMEOUT: Final = 8.0
@@ -25,7 +28,7 @@ class ScenarioSuite:
     A bot that doesn't listen yet is waited for, but after one run that did so in vain, the others don't.
 
     Args:
-        runs: Functions `make(is_patient)` that create the run of a scenario, each called on the run's thread.
+        runs: Functions that create the run of a scenario, each called on the run's thread.
         concurrency: Maximum number of runs at the same time.
         on_result: Function called with each result as its run ends, on the thread of `run()`.
         progress: Progress display, hidden before each call of `on_result`.
@@ -33,7 +36,7 @@ class ScenarioSuite:
 
     def __init__(
         self,
-        runs: Sequence[Callable[..., ScenarioRun]],
+        runs: Sequence[MakeRun],
         concurrency: int,
         on_result: Callable[[ScenarioResult], object],
         progress: LoadProgress,
@@ -47,7 +50,7 @@ class ScenarioSuite:
         self._ended: deque[tuple[int, ScenarioResult | BaseException]] = deque()
         self._results: dict[int, ScenarioResult] = {}
         self._notifier = Notifier()
-        self._is_patient = True
+        self._patience = PATIENCE
         self._is_aborted = False
 
     @property
@@ -86,14 +89,14 @@ class ScenarioSuite:
             if isinstance(result, BaseException):
                 raise result
             self._results[number] = result
-            self._is_patient = result.failure is None or result.failure.kind != "connect_failed"
+            self._patience = patience_after(result)
             self._progress.hide()
             self._on_result(result)
 
-    def _run_one(self, number: int, make: Callable[..., ScenarioRun]) -> None:
+    def _run_one(self, number: int, make: MakeRun) -> None:
         result: ScenarioResult | BaseException
         try:
-            run = self._running[number] = make(is_patient=self._is_patient)
+            run = self._running[number] = make(self._patience)
             if self._is_aborted:  # the abort may have missed this run
                 run.abort()
             result = run.run()

@@ -61,7 +61,7 @@ def test_an_interrupt(tmp_path: Path) -> None:
 def test_a_run_that_cannot_be_made() -> None:
     """An exception in a run is raised to the caller."""
 
-    def fail(**_: bool) -> ScenarioRun:
+    def fail(_: float) -> ScenarioRun:
         raise ValueError("no run")
 
     with pytest.raises(ValueError, match="no run"):
