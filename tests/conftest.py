@@ -63,9 +63,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put the longest groups first where several processes share the tests, and repeat tests of real parts twice there.
+    """With several processes, put the longest groups first, and repeat failed tests of real parts twice.
 
-    A real bot that gets too little time from the machine does not hear the end of a sentence.
+    A real bot that is short of processor time may not hear the end of a sentence.
     """
     if hasattr(config, "workerinput"):
         if config.getoption("reruns", None):

@@ -13,7 +13,7 @@ import threading
 
 
 class _UnlosableLock(_thread.RLock):  # type: ignore[misc] # final for mypy only
-    """A re-entrant lock that `with` takes and enters without a call of built-in code in between.
+    """A re-entrant lock that `with` takes and enters without a call to built-in code in between.
 
     The return from `__enter__()` is no call, and neither is reading the property, although it takes the lock.
     `__exit__()` is built in: a handler runs before it or after it.

@@ -33,7 +33,7 @@ class NoisySource(SourceWrapper):
 
     It returns as many samples as that source, and ends, is closed and is read again with it. A packet has 20 ms. Each
     session gets the same bytes from the same audio, whatever the sizes of its reads. It is read on a thread of its own,
-    up to 1 s ahead, even if the other source is a `PushSource`, whose `wait()` then returns that much too early.
+    even if the other source is a `PushSource`, whose `wait()` then returns up to 1 s before the audio is sent.
 
     Args:
         source: The source to read, which is closed with this one. One session at a time uses it, with or without this

@@ -153,7 +153,7 @@ def test_disconnect_ends_the_first_connect_while_an_attempt_fails() -> None:
             super().disconnect()
 
     client = RTVIClient(transport=Refusing(), reconnect=POLICY)
-    with contextlib.closing(client), changed(teardown=0.2):  # disconnect() waits so long for the end that it is part of
+    with contextlib.closing(client), changed(teardown=0.2):  # disconnect() waits this long for an end that waits for it
         assert isinstance(InThread(client.connect).error(GUARD), DisconnectedError)
 
 
@@ -211,7 +211,7 @@ def test_disconnect_ends_the_first_connect_in_the_rule_of_its_policy(port: int, 
     client = client_at(port, attrs.evolve(POLICY, retry_on=retry))
     attempts: list[object] = []
     client.on("reconnecting", attempts.append)
-    with contextlib.closing(client), changed(stop=0.1):  # disconnect() waits so long for the call that it is part of
+    with contextlib.closing(client), changed(stop=0.1):  # disconnect() waits this long for a call that waits for it
         assert isinstance(InThread(client.connect).error(GUARD), DisconnectedError)
     assert attempts == []
 
